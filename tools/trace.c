@@ -28,6 +28,9 @@
 #include "trace/block.h"
 
 #define LATE_NS		20000000ull	/* records are held so long, in case an older one comes */
+#define LOOK_MAX	32768u		/* records of a process and look, ... */
+#define MANY		4096u		/* ... and of all after which the next look is due at once */
+#define RELEASE_EVERY	256u		/* records: whoever waits for room goes on while we read */
 #define BUSY_MS		10		/* between looks while records come, ... */
 #define IDLE_MS		50		/* ... and while none do */
 #define FAILURE_NS	100000000ull	/* a ring is written so long after a failure */
@@ -315,9 +318,12 @@ static unsigned read_source(struct tracer *tracer, struct source *source)
 	const struct trace_record *record;
 	unsigned n;
 
-	for (n = 0; n < 1u << 18 && (record = source_read(source, buffer)); n++)
+	for (n = 0; n < LOOK_MAX && (record = source_read(source, buffer)); n++) {
 		if (!sorter_add(&tracer->sorter, source, record))
 			source->lost--;	/* one more is missing */
+		if (n % RELEASE_EVERY == 0)
+			source_release(source);
+	}
 	source_release(source);
 	return n;
 }
@@ -378,8 +384,8 @@ static bool is_over(const struct tracer *tracer)
 	return !tracer->sources && (tracer->child_ended || !tracer->child);
 }
 
-/* Reads all processes, and writes what is old enough. Returns whether records came. */
-static bool trace_turn(struct tracer *tracer)
+/* Reads all processes, and writes what is old enough. Returns how many records came. */
+static unsigned trace_turn(struct tracer *tracer)
 {
 	uint64_t now_ns = wall_ns();
 	struct source *source, **link = &tracer->sources;
@@ -432,19 +438,19 @@ static void take_signals(struct tracer *tracer)
 
 static void trace_loop(struct tracer *tracer)
 {
-	bool busy = false;
+	unsigned records = 0;
 
 	setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + NICE);
 	while (!tracer->stopping && !is_over(tracer)) {
 		struct pollfd fds[] = { { .fd = tracer->signals, .events = POLLIN },
 					{ .fd = tracer->listener, .events = POLLIN } };
 
-		poll(fds, 2, busy ? BUSY_MS : IDLE_MS);
+		poll(fds, 2, records > MANY ? 0 : records ? BUSY_MS : IDLE_MS);
 		if (fds[0].revents)
 			take_signals(tracer);
 		if (fds[1].revents)
 			accept_process(tracer);
-		busy = trace_turn(tracer);
+		records = trace_turn(tracer);
 	}
 	while (tracer->sources)
 		drop_source(tracer, &tracer->sources);

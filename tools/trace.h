@@ -85,7 +85,8 @@ struct sorted {
 	struct source *source;
 	uint64_t time_ns;
 	uint64_t number;		/* order of arrival */
-	struct trace_record *record;	/* malloc'ed, its data behind it */
+	struct trace_record *record;	/* its data behind it */
+	struct chunk *chunk;		/* where it lies */
 };
 
 struct sorter {
@@ -94,6 +95,7 @@ struct sorter {
 	size_t sorted, count;		/* up to here they are in order; all */
 	size_t room;
 	uint64_t numbers;
+	struct chunk *filling, *spare;
 };
 
 /* False: no memory, and the record is dropped. */

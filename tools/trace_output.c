@@ -319,10 +319,11 @@ static void text_event(struct output *output, const struct source *source, uint6
 		       size_t bytes)
 {
 	static const char event[] = "\"event\":";
-	const char *status = text_cm_status(members, bytes);
+	const char *status;
 
 	if (!output->options.text)
 		return;
+	status = text_cm_status(members, bytes);
 	text_begin(output, source, time_ns);
 	if (bytes > sizeof(event) && !memcmp(members, event, sizeof(event) - 1)) {
 		members += sizeof(event) - 1;

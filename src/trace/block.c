@@ -3,11 +3,11 @@
 #include "trace/block.h"
 
 #include <arpa/inet.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/ip_addr.h"
+#include "base/print.h"
 #include "tracepoint/drop.h"
 #include "wire/icrc.h"
 #include "wire/packet.h"
@@ -31,91 +31,29 @@ static const char *state_name(unsigned state)
 	return state < sizeof(names) / sizeof(names[0]) ? names[state] : "unknown";
 }
 
-struct text {
-	char *text;
-	size_t size, used;
-};
-
-static void text_put(struct text *text, const char *bytes, size_t count)
-{
-	size_t room = text->size - text->used;
-
-	memcpy(text->text + text->used, bytes, count < room ? count : room);
-	text->used += count < room ? count : room;
-}
-
-static void text_put_number(struct text *text, uint64_t number, unsigned base, int width)
-{
-	char digits[24];
-	int at = sizeof(digits);
-
-	do {
-		digits[--at] = "0123456789abcdef"[number % base];
-		number /= base;
-	} while (number || (int)sizeof(digits) - at < width);
-	text_put(text, digits + at, sizeof(digits) - (size_t)at);
-}
-
-/*
- * %s, %u, %x, %06x and %llu, %llx: what a record needs, in a tenth of the instructions of snprintf(), as each
- * request of a traced process makes one. What does not fit is left out as a whole.
- */
-static void __attribute__((format(printf, 2, 3)))
-text_add(struct text *text, const char *format, ...)
-{
-	size_t before = text->used;
-	va_list arguments;
-	const char *word;
-
-	va_start(arguments, format);
-	for (const char *at = format; *at; at++) {
-		size_t plain = strcspn(at, "%");
-		int width = 0, wide = 0;
-
-		text_put(text, at, plain);
-		at += plain;
-		if (!*at++)
-			break;
-		for (; *at >= '0' && *at <= '9'; at++)
-			width = width * 10 + (*at - '0');
-		for (; *at == 'l'; at++)
-			wide++;
-		if (*at == 's') {
-			word = va_arg(arguments, const char *);
-			text_put(text, word, strlen(word));
-		} else {
-			text_put_number(text, wide ? va_arg(arguments, unsigned long long) :
-					va_arg(arguments, unsigned), *at == 'x' ? 16 : 10, width);
-		}
-	}
-	va_end(arguments);
-	if (text->used == text->size)
-		text->used = before;
-	text->text[text->used] = '\0';
-}
-
 void trace_comment(const struct trace_record *record, char text[TRACE_COMMENT_MAX])
 {
-	struct text comment = { .text = text, .size = TRACE_COMMENT_MAX };
+	struct print comment = { .text = text, .size = TRACE_COMMENT_MAX };
 
-	text_add(&comment, "path %s", trace_path_name(record->path));
+	print_format(&comment, "path %s", trace_path_name(record->path));
 	if (record->qpn)
-		text_add(&comment, "; qp 0x%06x", record->qpn & 0xffffff);
+		print_format(&comment, "; qp 0x%06x", record->qpn & 0xffffff);
 	if (record->state)
-		text_add(&comment, "; state %s", state_name(record->state - 1u));
+		print_format(&comment, "; state %s", state_name(record->state - 1u));
 	if (record->flags & TRACE_HAS_WR_ID)
-		text_add(&comment, "; wr_id %llu", (unsigned long long)record->wr_id);
+		print_format(&comment, "; wr_id %llu", (unsigned long long)record->wr_id);
 	if (record->flags & TRACE_HAS_MESSAGE)
-		text_add(&comment, "; message %u", record->message);
+		print_format(&comment, "; message %u", record->message);
 	if (record->manner)
-		text_add(&comment, "; by %s", record->manner == TRACE_STORED ? "store" : "copy");
+		print_format(&comment, "; by %s",
+			     record->manner == TRACE_STORED ? "store" : "copy");
 	if (record->retransmission)
-		text_add(&comment, "; retransmission %u", record->retransmission);
+		print_format(&comment, "; retransmission %u", record->retransmission);
 	if (record->drop && record->drop < DROP_COUNT)
-		text_add(&comment, "; dropped %s",
+		print_format(&comment, "; dropped %s",
 			 counter_name(drop_row((enum drop)record->drop)->counter));
 	else if (record->drop == TRACE_DROP_FAULT)
-		text_add(&comment, "; dropped on purpose");
+		print_format(&comment, "; dropped on purpose");
 }
 
 /* As the sender of this packet would seal it. */
@@ -211,15 +149,17 @@ size_t trace_event_block(const struct trace_record *record, enum trace_version v
 			 uint32_t interface, const char *members, size_t bytes,
 			 uint8_t out[TRACE_BLOCK_MAX])
 {
-	char json[EVENT_MAX];
-	int length = snprintf(json, sizeof(json), "{\"v\":%d,\"thread\":%u,%.*s}", (int)version,
-			      record->thread, (int)bytes, members);
-	const struct pcapng_event event = { .json = json,
-					    .bytes = (size_t)length,
-					    .interface = interface,
-					    .time_ns = record->time_ns };
+	char text[EVENT_MAX];
+	struct print json = { .text = text, .size = sizeof(text) };
+	struct pcapng_event event = { .json = text,
+				      .interface = interface,
+				      .time_ns = record->time_ns };
 
-	return length > 0 && (size_t)length < sizeof(json) ? pcapng_write_event(&event, out) : 0;
+	print_format(&json, "{\"v\":%u,\"thread\":%u,", (unsigned)version, record->thread);
+	print_bytes(&json, members, strnlen(members, bytes));
+	print_bytes(&json, "}", 1);
+	event.bytes = json.used;
+	return pcapng_write_event(&event, out);
 }
 
 static const char *operation_name(const struct trace_operation *operation)
@@ -240,11 +180,11 @@ static const char *operation_name(const struct trace_operation *operation)
 
 static const char *block_address(const uint8_t address[16], char out[INET6_ADDRSTRLEN])
 {
-	struct text text = { .text = out, .size = INET6_ADDRSTRLEN };
+	struct print text = { .text = out, .size = INET6_ADDRSTRLEN };
 
 	if (!ip_addr_is_ipv4(address))
 		return inet_ntop(AF_INET6, address, out, INET6_ADDRSTRLEN);
-	text_add(&text, "%u.%u.%u.%u", address[12], address[13], address[14], address[15]);
+	print_format(&text, "%u.%u.%u.%u", address[12], address[13], address[14], address[15]);
 	return out;
 }
 
@@ -253,8 +193,9 @@ size_t trace_operation_block(const struct trace_record *record,
 			     uint8_t out[TRACE_BLOCK_MAX])
 {
 	char source[INET6_ADDRSTRLEN], destination[INET6_ADDRSTRLEN], comment[TRACE_COMMENT_MAX];
-	struct text json = { .size = EVENT_MAX, .text = (char[EVENT_MAX]){ 0 } };
-	struct pcapng_event event = { .json = json.text,
+	char text[EVENT_MAX];
+	struct print json = { .text = text, .size = sizeof(text) };
+	struct pcapng_event event = { .json = text,
 				      .comment = comment,
 				      .interface = interface,
 				      .outbound = record->flags & TRACE_OUTBOUND,
@@ -262,32 +203,32 @@ size_t trace_operation_block(const struct trace_record *record,
 	bool consumed = operation->verb == VERB_ACK;
 
 	trace_comment(record, comment);
-	text_add(&json, "{\"v\":%u,\"thread\":%u,\"event\":\"%s\",\"qp\":\"0x%06x\"",
+	print_format(&json, "{\"v\":%u,\"thread\":%u,\"event\":\"%s\",\"qp\":\"0x%06x\"",
 		 (unsigned)TRACE_AS_OPERATIONS, record->thread, consumed ? "consumed" : "operation",
 		 record->qpn & 0xffffff);
 	if (!consumed)
-		text_add(&json, ",\"opcode\":\"%s\",\"bytes\":%u", operation_name(operation),
+		print_format(&json, ",\"opcode\":\"%s\",\"bytes\":%u", operation_name(operation),
 			 operation->bytes);
-	text_add(&json, ",\"source\":\"%s\",\"destination\":\"%s\",\"dest_qp\":\"0x%06x\"",
+	print_format(&json, ",\"source\":\"%s\",\"destination\":\"%s\",\"dest_qp\":\"0x%06x\"",
 		 block_address(record->source, source),
 		 block_address(record->destination, destination), operation->dest_qpn & 0xffffff);
 	if (operation->service == SERVICE_UC)
-		text_add(&json, ",\"service\":\"UC\"");
+		print_format(&json, ",\"service\":\"UC\"");
 	if (operation->verb == VERB_WRITE || operation->verb == VERB_READ ||
 	    operation->verb == VERB_ATOMIC)
-		text_add(&json, ",\"address\":\"0x%llx\",\"rkey\":\"0x%x\"",
+		print_format(&json, ",\"address\":\"0x%llx\",\"rkey\":\"0x%x\"",
 			 (unsigned long long)operation->address, operation->rkey);
 	if (operation->has_imm || operation->invalidates)
-		text_add(&json, operation->has_imm ? ",\"imm\":%u" : ",\"invalidate\":\"0x%x\"",
+		print_format(&json, operation->has_imm ? ",\"imm\":%u" : ",\"invalidate\":\"0x%x\"",
 			 operation->imm);
 	if (operation->verb == VERB_ATOMIC && operation->swaps)
-		text_add(&json, ",\"swap\":%llu", (unsigned long long)operation->swap);
+		print_format(&json, ",\"swap\":%llu", (unsigned long long)operation->swap);
 	if (operation->verb == VERB_ATOMIC)
-		text_add(&json, ",\"%s\":%llu,\"original\":%llu",
+		print_format(&json, ",\"%s\":%llu,\"original\":%llu",
 			 operation->swaps ? "compare" : "add",
 			 (unsigned long long)operation->compare_add,
 			 (unsigned long long)operation->original);
-	text_add(&json, operation->solicited ? ",\"solicited\":true}" : "}");
+	print_format(&json, operation->solicited ? ",\"solicited\":true}" : "}");
 	event.bytes = json.used;
 	return pcapng_write_event(&event, out);
 }

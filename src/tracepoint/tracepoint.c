@@ -9,11 +9,11 @@
  */
 #include "tracepoint/tracepoint.h"
 
-#include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+#include "base/print.h"
 
 #define LONG_NS		10000000u	/* a call that takes longer is recorded when it returned */
 #define NONE		UINT16_MAX
@@ -185,8 +185,7 @@ const char *tracepoint_quote(const char *text, char *out, size_t size)
 struct decoder {
 	const uint8_t *data;
 	size_t bytes, at;
-	char *out;
-	size_t used;
+	struct print print;	/* what does not fit whole is left out */
 };
 
 static bool decode_bytes(struct decoder *decoder, void *value, size_t bytes)
@@ -198,25 +197,11 @@ static bool decode_bytes(struct decoder *decoder, void *value, size_t bytes)
 	return true;
 }
 
-static void __attribute__((format(printf, 2, 3)))
-decode_print(struct decoder *decoder, const char *format, ...)
-{
-	size_t room = TRACEPOINT_BYTES - decoder->used;
-	va_list arguments;
-	int length;
-
-	va_start(arguments, format);
-	length = vsnprintf(decoder->out + decoder->used, room, format, arguments);
-	va_end(arguments);
-	decoder->used += length > 0 && (size_t)length < room ? (size_t)length : 0;
-	decoder->out[decoder->used] = '\0';
-}
-
 /* A text that is too long with its quotes is cut, as one that was too long for the record. */
 static bool decode_text(struct decoder *decoder, const struct field *field)
 {
 	char text[TRACEPOINT_BYTES], quoted[TRACEPOINT_BYTES];
-	size_t taken = decoder->used + strlen(field->name) + sizeof(",\"\":\"\"");
+	size_t taken = decoder->print.used + strlen(field->name) + sizeof(",\"\":\"\"");
 	uint16_t bytes;
 
 	if (!decode_bytes(decoder, &bytes, sizeof(bytes)))
@@ -227,9 +212,9 @@ static bool decode_text(struct decoder *decoder, const struct field *field)
 		return false;
 	text[bytes] = '\0';
 	if (field->type == TYPE_MEMBERS)
-		decode_print(decoder, ",%s", text);
+		print_format(&decoder->print, ",%s", text);
 	else if (taken < TRACEPOINT_BYTES)
-		decode_print(decoder, ",\"%s\":\"%s\"", field->name,
+		print_format(&decoder->print, ",\"%s\":\"%s\"", field->name,
 			     tracepoint_quote(text, quoted, TRACEPOINT_BYTES - taken));
 	return true;
 }
@@ -238,30 +223,34 @@ static void decode_number(struct decoder *decoder, const struct field *field, ui
 {
 	const char *error;
 
-	decode_print(decoder, ",\"%s\":", field->name);
+	print_format(&decoder->print, ",\"%s\":", field->name);
 	switch (field->type) {
 	case TYPE_QPN:
 	case TYPE_QPN_IF:
-		decode_print(decoder, "\"0x%06" PRIx64 "\"", number);
+		print_format(&decoder->print, "\"0x%06llx\"", (unsigned long long)number);
 		break;
 	case TYPE_KEY:
-		decode_print(decoder, "\"0x%08" PRIx64 "\"", number);
+		print_format(&decoder->print, "\"0x%08llx\"", (unsigned long long)number);
 		break;
 	case TYPE_POINTER:
-		decode_print(decoder, number ? "\"0x%" PRIx64 "\"" : "\"(nil)\"", number);
+		if (number)
+			print_format(&decoder->print, "\"0x%llx\"", (unsigned long long)number);
+		else
+			print_format(&decoder->print, "\"(nil)\"");
 		break;
 	case TYPE_FLAG:
-		decode_print(decoder, "true");
+		print_format(&decoder->print, "true");
 		break;
 	case TYPE_ERRNO:
 		error = strerrorname_np((int)number);
-		decode_print(decoder, "\"%s\"", error ? error : "unknown");
+		print_format(&decoder->print, "\"%s\"", error ? error : "unknown");
 		break;
 	case TYPE_SIGNED:
-		decode_print(decoder, "%" PRId64, (int64_t)number);
+		print_format(&decoder->print, "%s%llu", (int64_t)number < 0 ? "-" : "",
+			     (int64_t)number < 0 ? -(unsigned long long)number : number);
 		break;
 	default:
-		decode_print(decoder, "%" PRIu64, number);
+		print_format(&decoder->print, "%llu", (unsigned long long)number);
 		break;
 	}
 }
@@ -293,16 +282,17 @@ static bool decode_field(struct decoder *decoder, const struct field *field)
 
 size_t tracepoint_members(const void *data, size_t bytes, char out[TRACEPOINT_BYTES])
 {
-	struct decoder decoder = { .data = data, .bytes = bytes, .out = out };
+	struct decoder decoder = { .data = data, .bytes = bytes,
+				    .print = { .text = out, .size = TRACEPOINT_BYTES } };
 	uint16_t row;
 
 	if (!decode_bytes(&decoder, &row, sizeof(row)) || row >= TRACEPOINTS)
 		return 0;
-	decode_print(&decoder, "\"event\":\"%s\"", rows[row].event);
+	print_format(&decoder.print, "\"event\":\"%s\"", rows[row].event);
 	for (const struct field *field = rows[row].field; field->name; field++)
 		if (!decode_field(&decoder, field))
 			return 0;
-	return decoder.used;
+	return decoder.print.used;
 }
 
 /* ---- emitting ---- */

@@ -365,19 +365,19 @@ static void request_arm(struct request *request, uint64_t now_us)
 		  (now_us + (uint64_t)request->header.timeout_ms * US_PER_MS) * NS_PER_US);
 }
 
-/* It waits before it is sent: the answer comes while it is. NULL: no memory, or too many wait. */
-static struct request *agent_request_begin(struct agent *agent, const struct agent_header *header,
-				     const uint8_t mad[MAD_BYTES], uint64_t now_us)
+/* It waits before it is sent: the answer comes while it is. False: no memory, or too many wait. */
+static bool agent_request_begin(struct agent *agent, const struct agent_header *header,
+				const uint8_t mad[MAD_BYTES], uint64_t now_us)
 {
 	struct agents *agents = agent->file->all;
 	struct request *request;
 
 	if (agent->file->waiting == AGENTS_REQUESTS_MAX ||
 	    timer_heap_reserve(&agents->timers, agents->waiting + 1))
-		return NULL;
+		return false;
 	request = malloc(sizeof(*request));
 	if (!request)
-		return NULL;
+		return false;
 	request->agent = agent;
 	request->retries = header->retries;
 	request->header = *header;
@@ -387,7 +387,7 @@ static struct request *agent_request_begin(struct agent *agent, const struct age
 	agent->file->waiting++;
 	agents->waiting++;
 	request_arm(request, now_us);
-	return request;
+	return true;
 }
 
 /* The header of a message in one segment, which the program leaves to the kernel. */
@@ -413,9 +413,8 @@ int agents_write(struct agents_file *file, const uint8_t *message, size_t bytes,
 	struct agent_header header;
 	uint8_t mad[MAD_BYTES] = { 0 };
 	size_t length = bytes - sizeof(header);
-	struct request *request = NULL;
 	struct agent *agent;
-	int err;
+	bool whole;
 
 	if (bytes < sizeof(header) + RMPP_HEADER_END)
 		return EINVAL;
@@ -424,12 +423,10 @@ int agents_write(struct agents_file *file, const uint8_t *message, size_t bytes,
 	if (!agent)
 		return EINVAL;
 	message += sizeof(header);
-	if (length > MAD_BYTES) {
-		agents->statistics.segments += agent_segments(agent);
-		return EINVAL;
-	}
-	memcpy(mad, message, length);
-	if (agent_segments(agent) && agents_class_has_rmpp(mad[1]) &&
+	whole = length <= MAD_BYTES;
+	agents->statistics.segments += !whole && agent_segments(agent);
+	memcpy(mad, message, whole ? length : MAD_BYTES);
+	if (whole && agent_segments(agent) && agents_class_has_rmpp(mad[1]) &&
 	    (mad[RMPP_FLAGS] & RMPP_ACTIVE))
 		rmpp_complete(mad, length);
 	agents->statistics.written++;
@@ -438,16 +435,13 @@ int agents_write(struct agents_file *file, const uint8_t *message, size_t bytes,
 		if (request_find(agent, mad))
 			return EINVAL;
 		if (header.timeout_ms) {
-			request = agent_request_begin(agent, &header, mad, now_us);
-			if (!request)
+			header.retries = whole ? header.retries : 0;
+			if (!agent_request_begin(agent, &header, mad, now_us))
 				return ENOBUFS;
 		}
 	}
-	err = request_send(file, &header, mad, now_us);
-	/* Nothing has left: no answer can have ended it. */
-	if (err && request)
-		agent_request_end(request);
-	return err;
+	/* What cannot be sent is lost on its way: who waits is told when it is late. */
+	return whole ? request_send(file, &header, mad, now_us) : EINVAL;
 }
 
 /* ---- to a program ---- */
@@ -560,9 +554,8 @@ void agents_deliver(struct agents *agents, uint32_t node, uint32_t port_number,
 	if (answer) {
 		request = request_find(agent, mad);
 		/* Segments of a program's own RMPP answer one request many times. */
-		if (!request &&
-		    !((agent->request.flags & AGENT_USER_RMPP) && agents_class_has_rmpp(mad[1]) &&
-		      (mad[RMPP_FLAGS] & RMPP_ACTIVE))) {
+		if (!request && !(!agent_segments(agent) && agents_class_has_rmpp(mad[1]) &&
+				  (mad[RMPP_FLAGS] & RMPP_ACTIVE))) {
 			agents->statistics.late++;
 			return;
 		}

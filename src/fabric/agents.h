@@ -88,8 +88,9 @@ int agents_register(struct agents_file *file, const struct agent_request *reques
 int agents_unregister(struct agents_file *file, uint32_t id);
 
 /*
- * A message that the program wrote. 0; EINVAL: no such agent, too short or too long, or another
- * request with this TID and class waits; ENOBUFS: too many wait.
+ * A message that the program wrote. 0; EINVAL: no such agent, too short, or another request with
+ * this TID and class waits; too long, or there is no such P_Key, GID or QP: then a request times
+ * out; ENOBUFS: too many wait.
  */
 int agents_write(struct agents_file *file, const uint8_t *message, size_t bytes, uint64_t now_us);
 

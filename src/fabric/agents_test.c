@@ -198,12 +198,77 @@ static void silence_ends_after_the_last_retry(void **unused)
 	agents_close(client.file);
 }
 
+/* Nothing comes back from what cannot be sent: who waits is told in time, as of any silence. */
+static void what_cannot_be_sent_times_out(void **unused)
+{
+	struct agent_header header = { .timeout_ms = 100, .retries = 1 };
+	uint8_t message[sizeof(header) + 300] = { 0 }, *mad = message + sizeof(header);
+	struct program client;
+	uint32_t id;
+
+	program_open(&client, HOST1);
+	assert_int_equal(program_register(&client, VENDOR, 0, &id), 0);
+	for (unsigned wrong = 0; wrong < 3; wrong++) {
+		header.agent = id;
+		header.pkey_index = wrong == 0 ? 9 : 0;		/* there is no such key */
+		put_be32(header.qpn, wrong == 1 ? 5 : 1);	/* it is no QP for MADs */
+		put_be16(header.lid, lid_of(HOST4));
+		memcpy(message, &header, sizeof(header));
+		mad[0] = mad[2] = mad[3] = 1;
+		mad[1] = VENDOR;
+		put_be32(mad + 12, 30 + wrong);
+		client.messages = 0;
+		assert_int_equal(agents_write(client.file, message,
+					      sizeof(header) + (wrong == 2 ? 300 : MAD_BYTES),
+					      world.now_us), EINVAL);
+		world.now_us += 201 * MS;
+		agents_timer(agents, world.now_us - 100 * MS);
+		agents_timer(agents, world.now_us);
+		assert_int_equal(client.messages, 1);
+		assert_int_equal(client.header.status, ETIMEDOUT);
+		assert_int_equal(get_be32(client.mad + 12), 30 + wrong);
+		assert_int_equal(agents_deadline_us(agents), FABRIC_NEVER);
+	}
+	agents_close(client.file);
+}
+
+/* A program that does RMPP itself, and is registered without it: every segment is its own. */
+static void segments_reach_a_program_that_puts_them_together(void **unused)
+{
+	uint8_t message[sizeof(struct agent_header) + MAD_BYTES];
+	struct program client, server;
+	uint32_t asking, serving;
+
+	program_open(&client, HOST1);
+	program_open(&server, HOST4);
+	assert_int_equal(program_register(&client, VENDOR, 0, &asking), 0);
+	assert_int_equal(program_register(&server, VENDOR, 1u << 1, &serving), 0);
+	assert_int_equal(program_send(&client, asking, HOST4, VENDOR, 1, 5, 100, 0), 0);
+	server.mad[3] |= 0x80;
+	server.mad[24] = server.mad[25] = 1;	/* DATA */
+	server.mad[26] = 1;			/* active */
+	server.header.agent = serving;
+	for (unsigned segment = 1; segment <= 3; segment++) {
+		put_be32(server.mad + 28, segment);
+		memcpy(message, &server.header, sizeof(server.header));
+		memcpy(message + sizeof(server.header), server.mad, MAD_BYTES);
+		assert_int_equal(
+			agents_write(server.file, message, sizeof(message), world.now_us), 0);
+		assert_int_equal(client.messages, segment);
+		assert_int_equal(get_be32(client.mad + 28), segment);
+	}
+	agents_close(client.file);
+	agents_close(server.file);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(methods_of_a_class_are_taken_on_the_port_and_not_elsewhere),
 		cmocka_unit_test(a_request_goes_to_its_server_and_the_answer_back),
 		cmocka_unit_test(silence_ends_after_the_last_retry),
+		cmocka_unit_test(what_cannot_be_sent_times_out),
+		cmocka_unit_test(segments_reach_a_program_that_puts_them_together),
 	};
 
 	return cmocka_run_group_tests(tests, agents_begin, agents_finish);

@@ -4,6 +4,7 @@
  * links that can come up do.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "fabric/file_internal.h"
 
@@ -18,9 +19,6 @@ static bool build_switch(struct fabric_node *node, const struct switch_options *
 		.inbound_enforcement_cap = 1,
 		.outbound_enforcement_cap = 1,
 		.enhanced_port_zero = options->esp0,
-		.life_time_value = 18,
-		.default_multicast_primary_port = 255,
-		.default_multicast_not_primary_port = 255,
 		.optimized_sl_to_vl_mapping_programming = options->sl_map_optimized,
 	};
 	node->positions = (node->ports + MFT_PORTS) / MFT_PORTS;
@@ -48,8 +46,11 @@ static bool build_node(struct draft *draft)
 
 	node->port = calloc(node->ports + 1, sizeof(*node->port));
 	node->pkeys = is_switch ? PKEYS_SWITCH : PKEYS_CA;
-	if (!node->port || (is_switch && !build_switch(node, &draft->options)))
+	node->given = malloc(DESCRIPTION_BYTES + 1);
+	if (!node->port || !node->given || (is_switch && !build_switch(node, &draft->options)))
 		return false;
+	memcpy(node->given, node->description, DESCRIPTION_BYTES + 1);
+	node_forget(node);
 	if (!node->system_guid)
 		node->system_guid = node->guid;
 	for (unsigned i = 0; i <= node->ports; i++) {

@@ -133,6 +133,18 @@ int fabric_set_is_sm(struct fabric *fabric, uint32_t node, uint32_t port, bool o
 	return 0;
 }
 
+int fabric_set_errors(struct fabric *fabric, uint32_t node, uint32_t port, unsigned percent,
+		      uint16_t attribute)
+{
+	struct fabric_port *at = fabric_port_at(fabric, node, port);
+
+	if (!at || percent > 100)
+		return EINVAL;
+	at->error_percent = (uint8_t)percent;
+	at->error_attribute = attribute;
+	return 0;
+}
+
 static size_t fabric_node_bytes(const struct fabric_node *node)
 {
 	size_t bytes = sizeof(*node) + (node->ports + 1) * sizeof(*node->port);
@@ -152,7 +164,7 @@ static size_t fabric_node_bytes(const struct fabric_node *node)
 		bytes += port->vlarb ? 4 * SMP_DATA_BYTES : 0;
 		bytes += port->trap ? TRAP_KINDS * sizeof(*port->trap) : 0;
 	}
-	return bytes + 2 * (DESCRIPTION_BYTES + 1);
+	return bytes + 3 * (DESCRIPTION_BYTES + 1);
 }
 
 void fabric_statistics(const struct fabric *fabric, struct fabric_statistics *statistics)
@@ -164,8 +176,7 @@ void fabric_statistics(const struct fabric *fabric, struct fabric_statistics *st
 		statistics->bytes += fabric_node_bytes(&fabric->node[i]);
 }
 
-/* ---- names: a hash of IDs, descriptions and first words of these, in this order of preference
- * ---- */
+/* ---- names: a hash of IDs, descriptions of the file and their first words, in this order ---- */
 
 enum name_kind { NAME_ID, NAME_DESCRIPTION, NAME_WORD, NAME_KINDS };
 
@@ -173,7 +184,7 @@ static size_t name_bytes(const struct fabric_node *node, enum name_kind kind)
 {
 	if (kind == NAME_ID)
 		return strlen(node->id);
-	return kind == NAME_WORD ? strcspn(node->description, " ") : strlen(node->description);
+	return kind == NAME_WORD ? strcspn(node->given, " ") : strlen(node->given);
 }
 
 static uint32_t name_hash(const char *name, size_t bytes, enum name_kind kind)
@@ -194,7 +205,7 @@ static size_t name_place(const struct fabric *fabric, const char *name, size_t b
 	for (; fabric->by_name[place]; place = (place + 1) % fabric->names_room) {
 		uint32_t entry = fabric->by_name[place] - 1;
 		const struct fabric_node *node = &fabric->node[entry / NAME_KINDS];
-		const char *own = kind == NAME_ID ? node->id : node->description;
+		const char *own = kind == NAME_ID ? node->id : node->given;
 
 		if (entry % NAME_KINDS == kind && name_bytes(node, kind) == bytes &&
 		    !memcmp(own, name, bytes))
@@ -212,7 +223,7 @@ bool fabric_index_names(struct fabric *fabric)
 	for (uint32_t i = 0; i < fabric->nodes * NAME_KINDS; i++) {
 		const struct fabric_node *node = &fabric->node[i / NAME_KINDS];
 		enum name_kind kind = (enum name_kind)(i % NAME_KINDS);
-		size_t place = name_place(fabric, kind == NAME_ID ? node->id : node->description,
+		size_t place = name_place(fabric, kind == NAME_ID ? node->id : node->given,
 					  name_bytes(node, kind), kind);
 
 		if (!fabric->by_name[place])	/* the first of two has it */

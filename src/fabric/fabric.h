@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "wire/mad.h"
 
@@ -92,6 +93,9 @@ struct fabric_ops {
 	void (*deliver)(void *context, uint32_t node, uint32_t port, const uint8_t mad[MAD_BYTES],
 			const struct fabric_address *from);
 	void (*event)(void *context, uint32_t node, uint32_t port, enum fabric_event event);
+	/* A MAD is lost at a node, into which it came by this port. */
+	void (*lost)(void *context, uint32_t node, uint32_t port, const uint8_t mad[MAD_BYTES],
+		     const char *why);
 	/* For a trace. CRCs are computed only where this is set. */
 	void (*packet)(void *context, const struct fabric_packet *packet);
 };
@@ -110,6 +114,13 @@ struct fabric_errors {
  * Init. NULL: *errors says why, or there is no memory (errors->count is 0).
  */
 struct fabric *fabric_new_from_file(const char *text, struct fabric_errors *errors);
+/* For lines that include another file: its text, to be freed; NULL: it cannot be read. */
+struct fabric_files {
+	char *(*read)(void *context, const char *name);
+	void *context;
+};
+struct fabric *fabric_new_from_files(const char *text, const struct fabric_files *files,
+				     struct fabric_errors *errors);
 void fabric_free(struct fabric *fabric);
 void fabric_set_ops(struct fabric *fabric, const struct fabric_ops *ops, void *context);
 
@@ -139,6 +150,12 @@ int fabric_set_is_sm(struct fabric *fabric, uint32_t node, uint32_t port, bool o
  * there. */
 int fabric_set_cable(struct fabric *fabric, uint32_t node, uint32_t port, bool plugged,
 		     uint64_t now_us);
+/*
+ * Of 100 MADs that come in by a port so many are lost, of any attribute (0) or of one. Which ones
+ * is the same in each run. EINVAL: no such port.
+ */
+int fabric_set_errors(struct fabric *fabric, uint32_t node, uint32_t port, unsigned percent,
+		      uint16_t attribute);
 /* A node without power answers nothing and its links are down; switched on again it has forgotten
  * all. */
 int fabric_set_power(struct fabric *fabric, uint32_t node, bool on, uint64_t now_us);
@@ -147,7 +164,8 @@ int fabric_set_power(struct fabric *fabric, uint32_t node, bool on, uint64_t now
 
 struct fabric_node_info {
 	const char *id;			/* in quotes in the file; unique */
-	const char *description;	/* NodeDescription, at most 64 bytes */
+	const char *description;	/* NodeDescription, at most 64 bytes, of any kind */
+	const char *given;		/* the same as the file has it: what a host is called */
 	enum fabric_node_type type;
 	unsigned ports;			/* without port 0 */
 	uint64_t guid, system_guid;
@@ -181,8 +199,8 @@ struct fabric_port_info {
 };
 
 uint32_t fabric_nodes(const struct fabric *fabric);
-/* By its ID, else by its whole description, else by the first word of that. FABRIC_NONE: no such
- * node. */
+/* By its ID, else by the whole description that the file gives it, else by the first word of that.
+ * FABRIC_NONE: no such node. */
 uint32_t fabric_find_node(const struct fabric *fabric, const char *name);
 /* The node and port that have this LID (and LMC). FABRIC_NONE: none. */
 uint32_t fabric_find_lid(const struct fabric *fabric, uint16_t lid, uint32_t *port);
@@ -202,7 +220,7 @@ struct fabric_statistics {
 	uint64_t smps, gmps;		/* sent by programs, answers of SMAs, traps */
 	uint64_t hops;
 	uint64_t sma_requests, sma_answers, delivered, traps;
-	uint64_t lost_down, lost_route, lost_smi, lost_mkey, lost_port, lost_other;
+	uint64_t lost_down, lost_route, lost_smi, lost_mkey, lost_port, lost_other, lost_error;
 	size_t bytes;			/* of memory */
 };
 void fabric_statistics(const struct fabric *fabric, struct fabric_statistics *statistics);
@@ -214,6 +232,8 @@ void fabric_statistics(const struct fabric *fabric, struct fabric_statistics *st
  * *errors says why, or there is no memory.
  */
 char *fabric_make(const char *recipe, struct fabric_errors *errors);
+/* A description, which may have been set to anything: '?' for what breaks a line or a terminal. */
+void fabric_print_text(const char *text, FILE *out);
 /* The subnet as a file, to be freed; fabric_new_from_file() makes the same of it. NULL: no memory.
  */
 char *fabric_print(const struct fabric *fabric);

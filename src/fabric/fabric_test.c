@@ -150,6 +150,106 @@ static void multicast_goes_to_each_port_of_the_tree_but_back(void **unused)
 	fabric_free(world.fabric);
 }
 
+/* A group without a row: to the primary port; what came by it, to the other. */
+static void multicast_without_a_row_takes_the_default_ports(void **unused)
+{
+	struct test_world world;
+	uint8_t data[SMP_DATA_BYTES];
+	struct ib_switch_info info;
+
+	test_open(&world, TWO_SWITCHES);
+	test_bring_up(&world);
+	for (unsigned i = 0; i < 2; i++) {
+		const char *path = i ? "13" : "1";
+
+		assert_int_equal(test_smp(&world, path, MAD_METHOD_GET, 0x12, 0, NULL), 0);
+		record_read(RECORD_SWITCH_INFO, world.data, &info);
+		info.default_multicast_primary_port = 3;
+		info.default_multicast_not_primary_port = 1;
+		record_write(RECORD_SWITCH_INFO, &info, data);
+		assert_int_equal(test_smp(&world, path, MAD_METHOD_SET, 0x12, 0, data), 0);
+	}
+	test_gmp(&world, HOST1, 0xc005);
+	assert_int_equal(world.arrived, 1);
+	assert_int_equal(world.node, HOST3);
+	test_gmp(&world, HOST4, 0xc005);
+	assert_int_equal(world.arrived, 1);
+	assert_int_equal(world.node, HOST1);
+	fabric_free(world.fabric);
+}
+
+static void an_smp_to_a_group_is_for_nobody(void **unused)
+{
+	const struct fabric_address to = { .lid = 0xc001 };
+	struct ib_multicast_forwarding table = { .port_mask = { [1] = 0x0f } };
+	uint8_t mad[MAD_BYTES] = { 1, MAD_CLASS_SUBNET_LID, 1, MAD_METHOD_GET, [17] = 0x11 };
+	uint8_t data[SMP_DATA_BYTES];
+	struct test_world world;
+
+	test_open(&world, TWO_SWITCHES);
+	test_bring_up(&world);
+	record_write(RECORD_MULTICAST_FORWARDING, &table, data);
+	assert_int_equal(test_smp(&world, "1", MAD_METHOD_SET, 0x1b, 0, data), 0);
+	world.arrived = 0;
+	assert_int_equal(fabric_send(world.fabric, HOST1, 1, mad, &to, 2), 0);
+	assert_int_equal(world.arrived, 0);
+	assert_int_equal(world.fabric->statistics.lost_port, 1);
+	fabric_free(world.fabric);
+}
+
+static void a_cable_that_was_pulled_is_plugged_in_at_either_end(void **unused)
+{
+	struct test_world world;
+	struct fabric_port_info port;
+
+	test_open(&world, TWO_SWITCHES "\nlink \"sw1\"[1] down\n");
+	assert_int_equal(fabric_set_cable(world.fabric, SW1, 3, false, 1), 0);
+	fabric_port_info(world.fabric, SW2, 3, &port);
+	assert_int_equal(port.state, FABRIC_PORT_DOWN);
+	assert_false(port.plugged);
+	assert_int_equal(fabric_set_cable(world.fabric, SW2, 3, true, 1), 0);
+	fabric_port_info(world.fabric, SW1, 3, &port);
+	assert_int_equal(port.state, FABRIC_PORT_INIT);
+	assert_int_equal(fabric_set_cable(world.fabric, HOST1, 1, true, 1), 0);
+	fabric_port_info(world.fabric, SW1, 1, &port);
+	assert_int_equal(port.state, FABRIC_PORT_INIT);
+	fabric_free(world.fabric);
+}
+
+static void count_lost(void *context, uint32_t node, uint32_t port, const uint8_t mad[MAD_BYTES],
+		       const char *why)
+{
+	struct test_world *world = context;
+
+	assert_true(strlen(why) > 0);
+	world->events[0]++;
+}
+
+static void a_bad_link_loses_as_many_as_it_is_told(void **unused)
+{
+	static const struct fabric_ops ops = { .deliver = test_deliver, .lost = count_lost };
+	struct test_world world;
+	unsigned answers = 0;
+
+	test_open(&world, TWO_SWITCHES);
+	fabric_set_ops(world.fabric, &ops, &world);
+	assert_int_equal(fabric_set_errors(world.fabric, SW2, 3, 30, 0), 0);
+	for (unsigned i = 0; i < 1000; i++)
+		answers += test_smp(&world, "13", MAD_METHOD_GET, 0x11, 0, NULL) == 0;
+	assert_in_range(answers, 650, 750);
+	assert_int_equal(world.events[0], 1000 - answers);
+	assert_int_equal(world.fabric->statistics.lost_error, 1000 - answers);
+	/* Of an attribute: that one alone. */
+	assert_int_equal(fabric_set_errors(world.fabric, SW2, 3, 100, 0x15), 0);
+	assert_int_equal(test_smp(&world, "13", MAD_METHOD_GET, 0x11, 0, NULL), 0);
+	assert_int_equal(test_smp(&world, "13", MAD_METHOD_GET, 0x15, 0, NULL), 0xffff);
+	assert_int_equal(fabric_set_errors(world.fabric, SW2, 3, 0, 0), 0);
+	assert_int_equal(test_smp(&world, "13", MAD_METHOD_GET, 0x15, 0, NULL), 0);
+	assert_int_equal(fabric_set_errors(world.fabric, SW2, 5, 1, 0), EINVAL);
+	assert_int_equal(fabric_set_errors(world.fabric, SW2, 3, 101, 0), EINVAL);
+	fabric_free(world.fabric);
+}
+
 static void a_node_without_power_is_silent_and_forgets(void **unused)
 {
 	struct test_world world;
@@ -168,6 +268,44 @@ static void a_node_without_power_is_silent_and_forgets(void **unused)
 	assert_int_equal(fabric_route(world.fabric, SW2, 5), 255);
 	fabric_port_info(world.fabric, SW2, 0, &port);
 	assert_int_equal(port.lid, 0);
+	fabric_free(world.fabric);
+}
+
+/* What a manager has set goes; who has an issm device open does not. */
+static void a_node_that_was_off_is_what_the_file_says(void **unused)
+{
+	uint8_t data[SMP_DATA_BYTES] = "renamed";
+	struct test_world world;
+	struct ib_switch_info info;
+	struct fabric_node_info node;
+	struct fabric_port_info port;
+
+	test_open(&world, TWO_SWITCHES);
+	test_bring_up(&world);
+	assert_int_equal(test_smp(&world, "12", MAD_METHOD_SET, 0x10, 0, data), 0);
+	fabric_node_info(world.fabric, HOST2, &node);
+	assert_string_equal(node.description, "renamed");
+	assert_string_equal(node.given, "host2");
+	assert_int_equal(fabric_find_node(world.fabric, "renamed"), FABRIC_NONE);
+	assert_int_equal(test_smp(&world, "13", MAD_METHOD_GET, 0x12, 0, NULL), 0);
+	record_read(RECORD_SWITCH_INFO, world.data, &info);
+	info.default_multicast_primary_port = info.default_multicast_not_primary_port = 2;
+	info.life_time_value = 3;
+	record_write(RECORD_SWITCH_INFO, &info, data);
+	assert_int_equal(test_smp(&world, "13", MAD_METHOD_SET, 0x12, 0, data), 0);
+	fabric_set_is_sm(world.fabric, HOST2, 1, true, 2);
+	for (uint32_t at = SW2; at <= HOST2; at++)
+		for (unsigned on = 0; on < 2; on++)
+			fabric_set_power(world.fabric, at, on, 3);
+	fabric_node_info(world.fabric, HOST2, &node);
+	assert_string_equal(node.description, "host2");
+	fabric_port_info(world.fabric, HOST2, 1, &port);
+	assert_true(port.cap_mask & CAP_IS_SM);
+	assert_int_equal(test_smp(&world, "13", MAD_METHOD_GET, 0x12, 0, NULL), 0);
+	record_read(RECORD_SWITCH_INFO, world.data, &info);
+	assert_int_equal(info.default_multicast_primary_port, 255);
+	assert_int_equal(info.default_multicast_not_primary_port, 255);
+	assert_int_equal(info.life_time_value, 18);
 	fabric_free(world.fabric);
 }
 
@@ -226,7 +364,12 @@ int main(void)
 		cmocka_unit_test(armed_ports_receive_and_become_active_but_do_not_send),
 		cmocka_unit_test(keys_that_do_not_match_are_violations),
 		cmocka_unit_test(multicast_goes_to_each_port_of_the_tree_but_back),
+		cmocka_unit_test(multicast_without_a_row_takes_the_default_ports),
+		cmocka_unit_test(an_smp_to_a_group_is_for_nobody),
+		cmocka_unit_test(a_cable_that_was_pulled_is_plugged_in_at_either_end),
+		cmocka_unit_test(a_bad_link_loses_as_many_as_it_is_told),
 		cmocka_unit_test(a_node_without_power_is_silent_and_forgets),
+		cmocka_unit_test(a_node_that_was_off_is_what_the_file_says),
 		cmocka_unit_test(a_program_that_is_refused_is_told),
 		cmocka_unit_test(a_thousand_switches_take_less_than_150_mib),
 	};

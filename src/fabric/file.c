@@ -17,7 +17,8 @@
 
 #define NAME_MAX_BYTES	128u
 #define NODES_MAX	65536u
-#define LFT_MAX		49152u
+#define INCLUDES_MAX	8u
+#define FILES_MAX	256u
 #define MFT_MAX		16384u
 #define VENDOR_DEFAULT	0x020000u	/* a locally administered OUI */
 #define GUID_LOCAL	(UINT64_C(0x02) << 56)
@@ -35,6 +36,21 @@ void fabric_error_add(struct fabric_errors *errors, unsigned line, const char *f
 		va_end(arguments);
 	}
 	errors->count++;
+}
+
+void reader_complain(struct reader *reader, const char *format, ...)
+{
+	char text[sizeof(((struct fabric_error *)NULL)->text)];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	if (reader->included)
+		fabric_error_add(reader->errors, reader->line, "%.60s:%u: %s", reader->included,
+				 reader->included_line, text);
+	else
+		fabric_error_add(reader->errors, reader->line, "%s", text);
 }
 
 static bool reader_room(struct reader *reader, void **array, size_t room, size_t count, size_t size,
@@ -255,6 +271,12 @@ static void read_node(struct reader *reader, const char *p, const char *comment,
 		free(name);
 		return;
 	}
+	if (!reader->guid && type == FABRIC_SWITCH && reader->switch_guids) {
+		reader->guid = reader->switch_guids++;
+	} else if (!reader->guid && type == FABRIC_CA && reader->hca_guids) {
+		reader->guid = reader->hca_guids;
+		reader->hca_guids += ports + 1;	/* its ports' are in between */
+	}
 	draft.node = (struct fabric_node){
 		.id = name, .description = calloc(1, DESCRIPTION_BYTES + 1), .type = type,
 		.ports = (unsigned)ports, .guid = reader->guid ? reader->guid : guid_in_name(name),
@@ -292,6 +314,15 @@ static void read_node(struct reader *reader, const char *p, const char *comment,
 
 /* ---- ports of a node ---- */
 
+/* The best speed of PortInfo's bits; @extended: of those beyond QDR, 0: @otherwise. */
+static int speed_of_bits(uint64_t bits, bool extended, int otherwise)
+{
+	for (unsigned i = SPEEDS; i-- > 0;)
+		if ((extended ? speeds[i].extended : i <= SPEED_QDR ? speeds[i].legacy : 0) & bits)
+			return (int)i;
+	return otherwise;
+}
+
 /* ibsim's "w=4 s=1": enabled, as PortInfo counts. */
 static void read_port_options(struct reader *reader, struct cable_end *end, const char *p)
 {
@@ -299,21 +330,19 @@ static void read_port_options(struct reader *reader, struct cable_end *end, cons
 		const char *value = strchr(p, '=');
 		uint64_t number;
 
-		if (!value || !strchr("wse", *p) ||
-		    (value++, !file_read_number(&value, 0, 255, &number))) {
+		if (value != p + 1 || !strchr("wse", *p) ||
+		    (value++, !file_read_number(&value, 0, *p == 'w' ? WIDTHS_ALL : 15, &number)) ||
+		    (*value && *value != ' ' && *value != '\t')) {
 			COMPLAIN(reader,
-				 "\"%.20s\" behind the cable is no option; w= and s= are, and # "
-				 "begins a comment",
+				 "\"%.20s\" behind the cable is no option; w=1 to 31, s= and e=0 "
+				 "to 15 are, and # begins a comment",
 				 p);
 			return;
 		}
 		if (*p == 'w') {
 			end->width = (uint8_t)number;
-		} else if (*p == 's' && number) {
-			end->speed = number >= 4 ? SPEED_QDR : number >= 2 ? SPEED_DDR : SPEED_SDR;
-		} else if (*p == 'e' && number) {
-			end->speed = number & 8 ? SPEED_NDR : number & 4 ? SPEED_HDR :
-				     number & 2 ? SPEED_EDR : SPEED_FDR;
+		} else {
+			end->speed = speed_of_bits(number, *p == 'e', end->speed);
 		}
 		p = value;
 	}
@@ -355,7 +384,8 @@ static const char *read_parentheses(const char *p, uint64_t *guid)
 static void read_cable(struct reader *reader, const char *p, const char *comment)
 {
 	struct cable_end end = {
-		.node = reader->current, .line = reader->line, .speed = -1, .peer_port = 1};
+		.node = reader->current, .line = reader->line, .speed = reader->speed,
+		.width = reader->width, .peer_port = 1};
 	const struct fabric_node *node;
 
 	if (reader->current == FABRIC_NONE && reader->skips)
@@ -394,14 +424,19 @@ static void read_cable(struct reader *reader, const char *p, const char *comment
 	reader->end[reader->ends++] = end;
 }
 
-/* ---- assignments: vendid=, devid=, switchguid= ---- */
+/* ---- assignments: vendid=, devid=, switchguid=, and ibsim's ---- */
 
 /* True: it was one. */
 static bool read_assignment(struct reader *reader, const char *line)
 {
+	enum { VENDOR, DEVICE, SYSTEM, SWITCH, CA, ROUTER, SWITCHES, CAS, WIDTH, SPEED, EXTENDED };
 	static const struct { const char *name; uint64_t most; } known[] = {
-		{ "vendid", 0xffffff }, { "devid", 0xffff }, { "sysimgguid", UINT64_MAX },
-		{ "switchguid", UINT64_MAX }, { "caguid", UINT64_MAX }, { "rtguid", UINT64_MAX },
+		[VENDOR] = { "vendid", 0xffffff }, [DEVICE] = { "devid", 0xffff },
+		[SYSTEM] = { "sysimgguid", UINT64_MAX }, [SWITCH] = { "switchguid", UINT64_MAX },
+		[CA] = { "caguid", UINT64_MAX }, [ROUTER] = { "rtguid", UINT64_MAX },
+		[SWITCHES] = { "switchguids", UINT64_MAX }, [CAS] = { "hcaguids", UINT64_MAX },
+		[WIDTH] = { "width", WIDTHS_ALL }, [SPEED] = { "speed", 7 },
+		[EXTENDED] = { "extspeed", 15 },
 	};
 	const char *value;
 	uint64_t number;
@@ -420,16 +455,34 @@ static bool read_assignment(struct reader *reader, const char *line)
 			 (unsigned long long)known[i].most);
 		return true;
 	}
-	if (i == 0)
+	switch (i) {
+	case VENDOR:
 		reader->vendor_id = (uint32_t)number;
-	else if (i == 1)
+		break;
+	case DEVICE:
 		reader->device_id = (uint16_t)number;
-	else if (i == 2)
+		break;
+	case SYSTEM:
 		reader->system_guid = number;
-	else
+		break;
+	case SWITCHES:
+		reader->switch_guids = number;
+		break;
+	case CAS:
+		reader->hca_guids = number;
+		break;
+	case WIDTH:
+		reader->width = (uint8_t)number;
+		break;
+	case SPEED:
+	case EXTENDED:
+		reader->speed = speed_of_bits(number, i == EXTENDED, reader->speed);
+		break;
+	default:
 		reader->guid = number;
-	if (i == 3)
-		read_parentheses(value, &reader->port_guid);
+		if (i == SWITCH)
+			read_parentheses(value, &reader->port_guid);
+	}
 	return true;
 }
 
@@ -617,10 +670,9 @@ static void file_read_text(struct reader *reader, const char *text);
 static void verb_make(struct reader *reader, const char *recipe)
 {
 	struct fabric_errors errors = { 0 };
-	unsigned line = reader->line;
 	char *text;
 
-	if (reader->depth) {
+	if (reader->makes) {
 		COMPLAIN(reader, "make inside of make");
 		return;
 	}
@@ -631,11 +683,41 @@ static void verb_make(struct reader *reader, const char *recipe)
 			COMPLAIN(reader, "%s", errors.error[i].text);
 		return;
 	}
-	reader->depth++;
+	reader->makes = true;
 	file_read_text(reader, text);
-	reader->depth--;
-	reader->line = line;
+	reader->makes = false;
 	free(text);
+}
+
+/* Its lines, as if they stood here. */
+static void verb_include(struct reader *reader, const char *p)
+{
+	const char *outer = reader->included;
+	unsigned outer_line = reader->included_line;
+	char *name = file_read_name(reader, &p, "the file's name"), *text = NULL;
+
+	if (!name)
+		return;
+	if (reader->includes == INCLUDES_MAX || reader->included_files == FILES_MAX)
+		COMPLAIN(reader,
+			 "include: more than %u files within files, or %u in all; is there a "
+			 "circle?",
+			 INCLUDES_MAX, FILES_MAX);
+	else if (!reader->files || !(text = reader->files->read(reader->files->context, name)))
+		COMPLAIN(reader, "include \"%.60s\": it cannot be read", name);
+	if (text) {
+		reader->includes++;
+		reader->included_files++;
+		reader->included = name;
+		file_read_text(reader, text);
+		reader->included = outer;
+		reader->included_line = outer_line;
+		reader->includes--;
+	}
+	reader->current = FABRIC_NONE;
+	reader->skips = false;
+	free(text);
+	free(name);
 }
 
 static void read_verb(struct reader *reader, const char *line)
@@ -648,6 +730,7 @@ static void read_verb(struct reader *reader, const char *line)
 		{"host", verb_host},
 		{"link", verb_link},
 		{"make", verb_make},
+		{"include", verb_include},
 	};
 
 	reader->current = FABRIC_NONE;
@@ -658,7 +741,7 @@ static void read_verb(struct reader *reader, const char *line)
 		}
 	COMPLAIN(reader,
 		 "\"%.*s\" is nothing that can stand here: Switch, Ca, Hca, Rt, [port], vendid= "
-		 "..., switch, host, link, make",
+		 "..., switch, host, link, make, include",
 		 (int)strcspn(line, " \t="), line);
 }
 
@@ -724,7 +807,9 @@ static void file_read_text(struct reader *reader, const char *text)
 		memcpy(copy, text, bytes);
 		copy[bytes] = '\0';
 		line++;
-		if (!reader->depth)
+		if (reader->included && !reader->makes)
+			reader->included_line = line;
+		else if (!reader->makes)
 			reader->line = line;
 		file_read_line(reader, copy);
 		free(copy);
@@ -734,12 +819,21 @@ static void file_read_text(struct reader *reader, const char *text)
 
 struct fabric *fabric_new_from_file(const char *text, struct fabric_errors *errors)
 {
+	return fabric_new_from_files(text, NULL, errors);
+}
+
+struct fabric *fabric_new_from_files(const char *text, const struct fabric_files *files,
+				     struct fabric_errors *errors)
+{
 	struct reader reader = {
 		.errors = errors,
+		.files = files,
+		.speed = -1,
 		.current = FABRIC_NONE,
 		.vendor_id = VENDOR_DEFAULT,
 		.device_id = 1,
-		.options = {.lft = LFT_MAX, .mft = 1024, .vls = 8, .pkeys = PKEYS_SWITCH},
+		.options = {.lft = LFT_MAX, .mft = MFT_DEFAULT, .vls = VLS_DEFAULT,
+			    .pkeys = PKEYS_SWITCH},
 	};
 	struct fabric *fabric = NULL;
 

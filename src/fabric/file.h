@@ -5,17 +5,21 @@
  * is enough.
  *
  *	vendid=0x2c9				# of the nodes that follow, as devid=
- *	sysimgguid=0x2c9000100d050		# of the next node, as switchguid=0x..(0x..),
- * caguid= Switch 8 "sw1"		# "description" enhanced port 0 lid 3 lmc 0 [1] "host1"[1]
- *# "host1" lid 4 4xEDR [3] "sw2"[3]		w=4 s=4		# ibsim's: width (1 1x, 2 4x ..),
- * speed (1 SDR ..) enabled Ca 2 "host1"		# "description"		also Hca, Rt
- *	[1](2c9000100d051) "sw1"[1]	# the GUID of the port
+ *	sysimgguid=0x2c9000100d050	# of the next node, as switchguid=0x..(0x..), caguid=
+ *	Switch 8 "sw1"		# "description" enhanced port 0 lid 3 lmc 0
+ *	[1] "host1"[1]		# "host1" lid 4 4xEDR
+ *	[3] "sw2"[3] w=4 s=4	# ibsim's: width (1 1x, 2 4x ..), speed (1 SDR ..) enabled
+ *	Ca 2 "host1"		# "description"; also Hca, Rt
+ *	[1](2c9000100d051) "sw1"[1]		# the GUID of the port
  *
- *	switch * lft=49152 mft=1024 pkeys=32 esp0=yes	of all switches that follow; or switch "sw1"
- *..., of one
- *	link "sw1"[3] speed=HDR width=4x down		of one end, and of the cable: pulled when it
- * starts host "host1" desc="host1 vb_ib0"		NodeDescription make fattree leaves=4
- * spines=2 hosts=4		nodes of a recipe (make.h)
+ * Of ibsim, for all that follows: switchguids=, hcaguids= (the first of GUIDs that count on),
+ * width=, speed=, extspeed= (bits, as w=, s=, e= of a port), include "FILE".
+ *
+ *	switch * lft=49152 mft=1024 pkeys=32 esp0=yes	# of all switches that follow;
+ *							# or switch "sw1" ..., of one
+ *	link "sw1"[3] speed=HDR width=4x down	# of one end, and of the cable; down: pulled
+ *	host "host1" desc="host1 vb_ib0"		# NodeDescription
+ *	make fattree leaves=4 spines=2 hosts=4		# nodes of a recipe (make.h)
  *
  * A GUID that is not given is made of the node's name: the same in each run, and locally
  * administered. LIDs are read over: a subnet manager assigns them.

@@ -6,7 +6,11 @@
 
 #include "fabric/internal.h"
 
-#define PKEYS_SWITCH	32u		/* if no line says otherwise */
+/* Of switches, if no line says otherwise. */
+#define PKEYS_SWITCH	32u
+#define LFT_MAX		49152u
+#define MFT_DEFAULT	1024u
+#define VLS_DEFAULT	8u
 
 /* One end of a cable, as a line has it. */
 struct cable_end {
@@ -26,6 +30,7 @@ struct draft {
 	struct switch_options options;
 };
 
+/* Large: what lines have said for those that follow. */
 struct reader {
 	struct fabric_errors *errors;
 	unsigned line;
@@ -42,10 +47,21 @@ struct reader {
 	uint16_t device_id;
 	uint64_t system_guid, guid, port_guid;	/* of the next node */
 	struct switch_options options;
-	unsigned depth;			/* of make lines */
+	/* Of all that follow, if nothing else is said: ibsim's switchguids=, width= and so on. */
+	uint64_t switch_guids, hca_guids;	/* the next one; 0: none */
+	uint8_t width;			/* 0: none */
+	int speed;			/* -1: none */
+	bool makes;			/* lines of a recipe, which stand in one line of the file */
+	const struct fabric_files *files;	/* for include; or NULL */
+	unsigned includes, included_files;	/* files within files; all so far */
+	const char *included;		/* name of the innermost, or NULL */
+	unsigned included_line;
 };
 
-#define COMPLAIN(reader, ...) fabric_error_add((reader)->errors, (reader)->line, __VA_ARGS__)
+/* Of the line that is read; within an included file by its name, too. */
+void reader_complain(struct reader *reader, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+#define COMPLAIN(reader, ...) reader_complain(reader, __VA_ARGS__)
 
 /* FABRIC_NONE: no such node so far. */
 uint32_t reader_find(const struct reader *reader, const char *name);

@@ -79,8 +79,10 @@ static struct decision forward_multicast(const struct fabric_node *node,
 	uint64_t any = 0;
 
 	if (!node_mft(node, flight->dlid, decision.mask)) {
-		unsigned out = flight->port ? node->switch_info.default_multicast_not_primary_port :
-					      node->switch_info.default_multicast_primary_port;
+		/* What came by the primary port goes to the other, all else to the primary one. */
+		unsigned primary = node->switch_info.default_multicast_primary_port;
+		unsigned out = flight->port == primary ?
+			node->switch_info.default_multicast_not_primary_port : primary;
 
 		if (!out || out > node->ports || out == flight->port)
 			return decide_drop(DISCARD_ROUTE);
@@ -98,7 +100,10 @@ struct decision forward(const struct fabric_node *node, struct flight *flight)
 	bool starts = flight->from_program || flight->from_sma, is_switch = node_is_switch(node);
 	const struct fabric_port *own = &node->port[node_own_port(node, flight->port)];
 	bool ours = port_has_lid(own, flight->dlid);
+	bool multicast = flight->dlid >= LID_MULTICAST && flight->dlid != LID_PERMISSIVE;
 
+	if (multicast && flight_is_smp(flight))		/* QP0 is in no group */
+		return decide_drop(DISCARD_PORT);
 	if (flight_is_directed(flight) && (ours || flight->dlid == LID_PERMISSIVE))
 		return forward_directed(node, flight, starts);
 	/* The permissive LID is for whom the link leads to. */
@@ -107,20 +112,30 @@ struct decision forward(const struct fabric_node *node, struct flight *flight)
 	if (!is_switch) {
 		if (starts)
 			return decide_for(VERDICT_OUT, flight->port);
-		return flight->dlid >= LID_MULTICAST && flight->dlid != LID_PERMISSIVE
-			       ? decide_for(VERDICT_DELIVER, flight->port)
-			       : decide_drop(DISCARD_PORT);
+		return multicast ? decide_for(VERDICT_DELIVER, flight->port)
+				 : decide_drop(DISCARD_PORT);
 	}
 	if (flight->dlid == LID_PERMISSIVE)
 		return decide_drop(DISCARD_ROUTE);
-	return flight->dlid >= LID_MULTICAST ? forward_multicast(node, flight)
-					     : forward_by_lid(node, flight, false);
+	return multicast ? forward_multicast(node, flight) : forward_by_lid(node, flight, false);
 }
 
-void discard_count(struct fabric *fabric, enum discard discard)
+void flight_lost(struct fabric *fabric, const struct flight *flight, enum discard discard)
 {
+	static const char *const reasons[] = {
+		[DISCARD_DOWN] = "the port is not up, or the node has no power",
+		[DISCARD_ROUTE] = "no row of a table leads on",
+		[DISCARD_SMI] = "its path does not fit",
+		[DISCARD_MKEY] = "a wrong M_Key",
+		[DISCARD_PORT] = "it is not for this port",
+		[DISCARD_OTHER] = "too many hops, or too many MADs",
+		[DISCARD_ERROR] = "an error of the link",
+	};
 	struct fabric_statistics *statistics = &fabric->statistics;
 
+	if (fabric->ops.lost)
+		fabric->ops.lost(fabric->context, flight->node, flight->port, flight->mad,
+				 reasons[discard]);
 	switch (discard) {
 	case DISCARD_DOWN:
 		statistics->lost_down++;
@@ -139,6 +154,9 @@ void discard_count(struct fabric *fabric, enum discard discard)
 		return;
 	case DISCARD_OTHER:
 		statistics->lost_other++;
+		return;
+	case DISCARD_ERROR:
+		statistics->lost_error++;
 	}
 }
 
@@ -165,6 +183,16 @@ static void flight_show(struct fabric *fabric, const struct flight *flight, unsi
 	fabric->ops.packet(fabric->context, &packet);
 }
 
+static bool flight_is_hit(struct fabric *fabric, const struct flight *flight,
+			  const struct fabric_port *at)
+{
+	if (!at->error_percent ||
+	    (at->error_attribute && at->error_attribute != get_be16(flight->mad + 16)))
+		return false;
+	fabric->error_random = fabric->error_random * 1664525u + 1013904223u;
+	return (fabric->error_random >> 16) % 100 < at->error_percent;
+}
+
 /* False: lost. */
 static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned out)
 {
@@ -174,18 +202,18 @@ static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned 
 
 	if (from->peer == FABRIC_NONE ||
 	    (management ? from->info.port_state < FABRIC_PORT_INIT : from->state != PORT_ACTIVE)) {
-		discard_count(fabric, DISCARD_DOWN);
+		flight_lost(fabric, flight, DISCARD_DOWN);
 		return false;
 	}
 	flight->vl = management ? IB_VL_MANAGEMENT
 				: port_sl_to_vl(from, node_is_switch(node) ? flight->port : 0,
 						flight->sl);
 	if (flight->vl == IB_VL_MANAGEMENT && !management) {
-		discard_count(fabric, DISCARD_ROUTE);
+		flight_lost(fabric, flight, DISCARD_ROUTE);
 		return false;
 	}
 	if (++flight->hops > HOPS_MAX) {
-		discard_count(fabric, DISCARD_OTHER);
+		flight_lost(fabric, flight, DISCARD_OTHER);
 		return false;
 	}
 	fabric->statistics.hops++;
@@ -194,9 +222,13 @@ static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned 
 		flight_show(fabric, flight, out, from);
 	to = &fabric->node[from->peer].port[from->peer_port];
 	to->rcv_packets++;
+	if (flight_is_hit(fabric, flight, to)) {
+		flight_lost(fabric, flight, DISCARD_ERROR);
+		return false;
+	}
 	if (!management) {
 		if (to->info.port_state < FABRIC_PORT_ARMED) {
-			discard_count(fabric, DISCARD_DOWN);
+			flight_lost(fabric, flight, DISCARD_DOWN);
 			return false;
 		}
 		link_event(fabric, from->peer, from->peer_port, PORT_DATA, true);
@@ -237,7 +269,7 @@ static void flight_deliver(struct fabric *fabric, const struct flight *flight, u
 		unsigned index = 0, count = port_pkeys(node, port);
 
 		if (at->state != PORT_ACTIVE && at->state != PORT_ARMED) {
-			discard_count(fabric, DISCARD_DOWN);
+			flight_lost(fabric, flight, DISCARD_DOWN);
 			return;
 		}
 		while (index < count && !pkeys_match(port_pkey(node, at, index), flight->pkey))
@@ -247,13 +279,13 @@ static void flight_deliver(struct fabric *fabric, const struct flight *flight, u
 								&at->info.q_key_violations;
 
 			*violations += *violations != 0xffff;
-			discard_count(fabric, DISCARD_PORT);
+			flight_lost(fabric, flight, DISCARD_PORT);
 			return;
 		}
 		from.pkey_index = (uint16_t)index;
 	}
 	if (!fabric->ops.deliver) {
-		discard_count(fabric, DISCARD_PORT);
+		flight_lost(fabric, flight, DISCARD_PORT);
 		return;
 	}
 	fabric->statistics.delivered++;
@@ -297,7 +329,7 @@ static bool flight_arrive(struct fabric *fabric, struct flight *flight, unsigned
 void flight_start(struct fabric *fabric, const struct flight *flight)
 {
 	if (fabric->queue_count >= QUEUE_MAX) {
-		discard_count(fabric, DISCARD_OTHER);
+		flight_lost(fabric, flight, DISCARD_OTHER);
 		return;
 	}
 	if (fabric->queue_count == fabric->queue_room) {
@@ -305,7 +337,7 @@ void flight_start(struct fabric *fabric, const struct flight *flight)
 		struct flight *queue = malloc(room * sizeof(*queue));
 
 		if (!queue) {
-			discard_count(fabric, DISCARD_OTHER);
+			flight_lost(fabric, flight, DISCARD_OTHER);
 			return;
 		}
 		for (size_t i = 0; i < fabric->queue_count; i++)
@@ -328,7 +360,7 @@ static unsigned flight_run(struct fabric *fabric, struct flight *flight)
 		struct decision decision;
 
 		if (!node->powered) {
-			discard_count(fabric, DISCARD_DOWN);
+			flight_lost(fabric, flight, DISCARD_DOWN);
 			return steps;
 		}
 		decision = forward(node, flight);
@@ -353,7 +385,7 @@ static unsigned flight_run(struct fabric *fabric, struct flight *flight)
 				flight_deliver(fabric, flight, 0);
 			return steps;
 		case VERDICT_DROP:
-			discard_count(fabric, decision.discard);
+			flight_lost(fabric, flight, decision.discard);
 			return steps;
 		}
 	}
@@ -374,7 +406,7 @@ void flights_run(struct fabric *fabric)
 		if (steps++ < STEPS_MAX)
 			steps += flight_run(fabric, &flight);
 		else
-			discard_count(fabric, DISCARD_OTHER);
+			flight_lost(fabric, &flight, DISCARD_OTHER);
 	}
 	fabric->busy = false;
 }

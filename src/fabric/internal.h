@@ -40,6 +40,7 @@
 #define WIDTH_8X		4u
 #define WIDTH_12X		8u
 #define WIDTH_2X		16u
+#define WIDTHS_ALL		31u
 
 enum trap_kind { TRAP_LINK_STATE, TRAP_CAPABILITY, TRAP_MKEY, TRAP_KINDS };
 
@@ -67,13 +68,16 @@ struct fabric_port {
 	uint32_t peer;			/* node; FABRIC_NONE: no cable */
 	uint8_t peer_port, speed_max;	/* enum link_speed */
 	uint8_t vl_cap;			/* code */
+	uint8_t error_percent;		/* of what comes in */
+	uint16_t error_attribute;	/* 0: whatever it is */
 	bool plugged;
 	bool rated;			/* file.c: a line gave this end its speed and width */
 	enum port_state state;
 };
 
 struct fabric_node {
-	char *id, *description;
+	char *id, *description;		/* the description may be set; given: as the file has it */
+	char *given;
 	enum fabric_node_type type;
 	unsigned ports;			/* without port 0 */
 	uint64_t guid, system_guid;
@@ -110,6 +114,7 @@ struct fabric {
 	uint64_t next_tid;
 	uint64_t deadline_us;		/* no later than the next trap or lease */
 	uint32_t psn;
+	uint32_t error_random;		/* state of a generator: which MADs are lost by errors */
 	/* MADs that wait, a ring that grows; `busy`: somebody is at work on it */
 	struct flight *queue;
 	size_t queue_room, queue_head, queue_count;
@@ -172,8 +177,8 @@ struct fabric_port *fabric_port_at(const struct fabric *fabric, uint32_t node, u
 void port_reset(struct fabric_node *node, unsigned port);
 /* Offers speeds up to this one and these widths; what is enabled follows. */
 void port_offer(struct fabric_node *node, unsigned port, enum link_speed speed, uint8_t widths);
-/* Routes, and what a switch says of itself. */
-void node_forget_tables(struct fabric_node *node);
+/* All that was said to a node as a whole: routes, the description. */
+void node_forget(struct fabric_node *node);
 void node_free(struct fabric_node *node);
 bool port_has_lid(const struct fabric_port *port, uint16_t lid);
 uint16_t port_pkey(const struct fabric_node *node, const struct fabric_port *port, unsigned index);
@@ -202,7 +207,8 @@ enum discard {
 	DISCARD_SMI,
 	DISCARD_MKEY,
 	DISCARD_PORT,
-	DISCARD_OTHER
+	DISCARD_OTHER,
+	DISCARD_ERROR
 };
 
 struct decision {
@@ -217,7 +223,8 @@ struct decision forward(const struct fabric_node *node, struct flight *flight);
 void flight_start(struct fabric *fabric, const struct flight *flight);
 /* Until nothing is on its way. */
 void flights_run(struct fabric *fabric);
-void discard_count(struct fabric *fabric, enum discard discard);
+/* Counts it, and says so. */
+void flight_lost(struct fabric *fabric, const struct flight *flight, enum discard discard);
 
 /* ---- smi.c: the way of a directed SMP at one node (14.2.2) ---- */
 

@@ -115,14 +115,11 @@ int fabric_set_cable(struct fabric *fabric, uint32_t node, uint32_t port, bool p
 		return ENOENT;
 	fabric_pass(fabric, now_us);
 	end->plugged = plugged;
-	if (plugged) {
+	fabric->node[end->peer].port[end->peer_port].plugged = plugged;
+	if (plugged)
 		link_try(fabric, node, port);
-	} else {
-		uint32_t peer = end->peer;
-
-		link_event(fabric, node, port, PORT_LOST, false);
-		link_event(fabric, peer, end->peer_port, PORT_LOST, false);
-	}
+	else
+		link_event(fabric, node, port, PORT_LOST, false);	/* and so does the peer */
 	traps_due(fabric);
 	return 0;
 }
@@ -147,7 +144,7 @@ int fabric_set_power(struct fabric *fabric, uint32_t node, bool on, uint64_t now
 		port_reset(at, port);
 	}
 	if (!on)
-		node_forget_tables(at);
+		node_forget(at);
 	for (unsigned port = 1; on && port <= at->ports; port++)
 		link_try(fabric, node, port);
 	traps_due(fabric);

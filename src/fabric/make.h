@@ -7,10 +7,11 @@
  *	ring switches=6 hosts=2				hosts on each switch
  *	torus 4x4x2 hosts=1				hosts on each switch
  *	fattree leaves=12 spines=8 hosts=12 cables=1	two levels; hosts on a leaf, cables from
- * each leaf to each spine
+ *							each leaf to each spine
  *	clos radix=36 hosts=5000			three levels of switches of that many ports,
- * pods as needed dragonfly groups=9 switches=4 hosts=2 global=2	switches of a group, hosts and
- * global cables of a switch
+ *							pods as needed
+ *	dragonfly groups=9 switches=4 hosts=2 global=2	switches of a group, hosts and global cables
+ *							of a switch
  *
  * Each takes speed=EDR and width=4x, of all cables. What is left out has the number that stands
  * here.

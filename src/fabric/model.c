@@ -13,6 +13,8 @@
 #define PREFIX_DEFAULT		UINT64_C(0xfe80000000000000)
 #define GUIDS			8u
 #define MTU_4096		5u
+#define LIFE_TIME_DEFAULT	18u
+#define NO_PORT			255u
 #define WIDTHS			(WIDTH_1X | WIDTH_4X)
 
 const struct speed speeds[SPEEDS] = {
@@ -79,6 +81,8 @@ void port_reset(struct fabric_node *node, unsigned port)
 	struct fabric_port *at = &node->port[port];
 	bool is_switch = node_is_switch(node), own = is_switch && !port;
 	uint8_t widths = at->info.link_width_supported;
+	/* Whoever has the issm device open has it after a reset, too. */
+	uint32_t is_sm = at->info.capability_mask & CAP_IS_SM;
 
 	free(at->guids);
 	free(at->pkeys);
@@ -117,9 +121,10 @@ void port_reset(struct fabric_node *node, unsigned port)
 		at->info.link_width_active = WIDTH_4X;
 		at->info.link_speed_active = 1;
 	}
+	at->info.capability_mask |= is_sm;
 }
 
-void node_forget_tables(struct fabric_node *node)
+static void node_free_tables(struct fabric_node *node)
 {
 	unsigned mlids = (node->switch_info.multicast_fdb_cap + MFT_BLOCK - 1) / MFT_BLOCK;
 	unsigned lids = (node->switch_info.linear_fdb_cap + LFT_BLOCK - 1) / LFT_BLOCK;
@@ -132,14 +137,24 @@ void node_forget_tables(struct fabric_node *node)
 		free(node->mft[i]);
 		node->mft[i] = NULL;
 	}
-	node->switch_info.linear_fdb_top = 0;
-	node->switch_info.multicast_fdb_top = 0;
-	node->switch_info.port_state_change = 0;
+}
+
+void node_forget(struct fabric_node *node)
+{
+	struct ib_switch_info *info = &node->switch_info;
+
+	node_free_tables(node);
+	memcpy(node->description, node->given, DESCRIPTION_BYTES + 1);
+	info->linear_fdb_top = info->multicast_fdb_top = 0;
+	info->port_state_change = 0;
+	info->life_time_value = LIFE_TIME_DEFAULT;
+	info->default_port = 0;
+	info->default_multicast_primary_port = info->default_multicast_not_primary_port = NO_PORT;
 }
 
 void node_free(struct fabric_node *node)
 {
-	node_forget_tables(node);
+	node_free_tables(node);
 	for (unsigned i = 0; node->port && i <= node->ports; i++) {
 		free(node->port[i].guids);
 		free(node->port[i].pkeys);
@@ -152,6 +167,7 @@ void node_free(struct fabric_node *node)
 	free(node->mft);
 	free(node->id);
 	free(node->description);
+	free(node->given);
 }
 
 /* ---- tables ---- */
@@ -247,7 +263,8 @@ bool fabric_node_info(const struct fabric *fabric, uint32_t node, struct fabric_
 	if (!at)
 		return false;
 	*info = (struct fabric_node_info){
-		.id = at->id, .description = at->description, .type = at->type, .ports = at->ports,
+		.id = at->id, .description = at->description, .given = at->given,
+		.type = at->type, .ports = at->ports,
 		.guid = at->guid, .system_guid = at->system_guid, .vendor_id = at->vendor_id,
 		.revision = at->revision, .device_id = at->device_id, .powered = at->powered,
 	};

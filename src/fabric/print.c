@@ -7,12 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fabric/internal.h"
+#include "fabric/file_internal.h"
 
 static const char *print_width(uint8_t widths)
 {
 	return widths & WIDTH_12X ? "12x" : widths & WIDTH_8X ? "8x" : widths & WIDTH_4X ? "4x" :
 	       widths & WIDTH_2X ? "2x" : "1x";
+}
+
+void fabric_print_text(const char *text, FILE *out)
+{
+	for (; *text; text++) {
+		bool plain = (unsigned char)*text >= ' ' && *text != 0x7f && *text != '"';
+
+		fputc(plain ? *text : '?', out);
+	}
 }
 
 static void print_port(const struct fabric *fabric, const struct fabric_node *node, unsigned number,
@@ -33,8 +42,9 @@ static void print_port(const struct fabric *fabric, const struct fabric_node *no
 	fprintf(out, "\t\t# ");
 	if (!node_is_switch(node))
 		fprintf(out, "lid %u lmc %u ", port->info.lid, port->info.lmc);
-	fprintf(out, "\"%s\" lid %u %s%s\n", peer->description,
-		peer->port[node_own_port(peer, port->peer_port)].info.lid,
+	fputc('"', out);
+	fabric_print_text(peer->description, out);
+	fprintf(out, "\" lid %u %s%s\n", peer->port[node_own_port(peer, port->peer_port)].info.lid,
 		print_width(port->info.link_width_supported), speeds[port->speed_max].name);
 }
 
@@ -50,11 +60,13 @@ static void print_node(const struct fabric *fabric, const struct fabric_node *no
 		(unsigned long long)node->guid);
 	if (is_switch)
 		fprintf(out, "(%llx)", (unsigned long long)node->port[0].guid);
-	fprintf(out, "\n%s\t%u \"%s\"\t\t# \"%s\"",
+	fprintf(out, "\n%s\t%u \"%s\"\t\t# \"",
 		is_switch		  ? "Switch"
 		: node->type == FABRIC_CA ? "Ca"
 					  : "Rt",
-		node->ports, node->id, node->description);
+		node->ports, node->id);
+	fabric_print_text(node->description, out);
+	fputc('"', out);
 	if (is_switch)
 		fprintf(out, " %s port 0 lid %u lmc %u",
 			node->switch_info.enhanced_port_zero ? "enhanced" : "base",
@@ -62,6 +74,25 @@ static void print_node(const struct fabric *fabric, const struct fabric_node *no
 	fprintf(out, "\n");
 	for (unsigned port = 1; port <= node->ports; port++)
 		print_port(fabric, node, port, out);
+}
+
+/* What has no place in the syntax of ibnetdiscover, in lines of our own behind it. */
+static void print_own_lines(const struct fabric_node *node, FILE *out)
+{
+	const struct ib_switch_info *info = &node->switch_info;
+	unsigned vls = 1u << (node->port[node->ports].vl_cap - 1);
+
+	if (node_is_switch(node) &&
+	    (info->linear_fdb_cap != LFT_MAX || info->multicast_fdb_cap != MFT_DEFAULT ||
+	     info->partition_enforcement_cap != PKEYS_SWITCH || vls != VLS_DEFAULT ||
+	     info->optimized_sl_to_vl_mapping_programming))
+		fprintf(out, "switch \"%s\" lft=%u mft=%u pkeys=%u vls=%u slvl=%s\n", node->id,
+			info->linear_fdb_cap, info->multicast_fdb_cap,
+			info->partition_enforcement_cap, vls < 16 ? vls : 15,
+			info->optimized_sl_to_vl_mapping_programming ? "yes" : "no");
+	for (unsigned port = 1; port <= node->ports; port++)
+		if (node->port[port].peer != FABRIC_NONE && !node->port[port].plugged)
+			fprintf(out, "link \"%s\"[%u] down\n", node->id, port);
 }
 
 char *fabric_print(const struct fabric *fabric)
@@ -74,6 +105,9 @@ char *fabric_print(const struct fabric *fabric)
 		return NULL;
 	for (uint32_t i = 0; i < fabric->nodes; i++)
 		print_node(fabric, &fabric->node[i], out);
+	fputc('\n', out);
+	for (uint32_t i = 0; i < fabric->nodes; i++)
+		print_own_lines(&fabric->node[i], out);
 	if (fclose(out)) {
 		free(text);
 		return NULL;

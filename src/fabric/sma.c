@@ -55,7 +55,7 @@ static void mkey_violated(struct request *request, unsigned port, const struct f
 		trap_deadline(request->fabric, at->lease_end_us);
 	}
 	trap_mkey(request->fabric, request->node_number, port, flight);
-	discard_count(request->fabric, DISCARD_MKEY);
+	flight_lost(request->fabric, flight, DISCARD_MKEY);
 }
 
 static bool mkey_allows(struct request *request, unsigned port, const struct flight *flight)

@@ -3,16 +3,21 @@
  * Directed routes (IBTA 14.2.2, C14-9 and C14-13). The hop pointer says how far an SMP is; here H
  * is the hop count, "out" means on to the port that the path names.
  *
- *	on its way out (D = 0)				on its way back (D = 1)
- *	 pointer   where	what it does		 pointer   where	what it does
- *	 0         it begins	1, out by initial[1]	 H + 1     it begins	H, out by return[H]
- *	 1 .. H-1  a switch	return[pointer] = entry,	 2 .. H    a switch	-1, out by
- * return[pointer] +1, out by initial[pointer] H         the end	return[H] = entry, H + 1:	 1
- * the end	0: local, or on to DrSLID local, or on to DrDLID H + 1     DrDLID	local
- *0         DrSLID	local
+ *	on its way out (D = 0)
+ *	 pointer   where	what it does
+ *	 0         it begins	1, out by initial[1]
+ *	 1 .. H-1  a switch	return[pointer] = entry, +1, out by initial[pointer]
+ *	 H         the end	return[H] = entry, H + 1: local, or on to DrDLID
+ *	 H + 1     DrDLID	local
+ *
+ *	on its way back (D = 1)
+ *	 H + 1     it begins	H, out by return[H]
+ *	 2 .. H    a switch	-1, out by return[pointer]
+ *	 1         the end	0: local, or on to DrSLID
+ *	 0         DrSLID	local
  *
  * What is in no row is dropped. A combined route has a part by LID before (DrSLID) or behind
- *(DrDLID) the directed one: the directed part then begins at the switch that has the LID.
+ * (DrDLID) the directed one: the directed part then begins at the switch that has the LID.
  */
 #include "base/bytes.h"
 #include "fabric/internal.h"

@@ -85,7 +85,93 @@ static void a_printed_fabric_is_read_as_the_same(void **unused)
 {
 	printed_and_read_again_it_is_the_same(snapshot);
 	printed_and_read_again_it_is_the_same(TWO_SWITCHES);
+	printed_and_read_again_it_is_the_same(
+		"switch * lft=1024 mft=64 pkeys=16 slvl=yes vls=2\n" TWO_SWITCHES
+		"\nlink \"sw2\"[2] down\n");
 	printed_and_read_again_it_is_the_same("make torus 3x3 hosts=2 speed=XDR width=8x\n");
+}
+
+/* Printed, a subnet has the options of its switches and the cables that are pulled. */
+static void a_printed_fabric_keeps_what_our_own_lines_say(void **unused)
+{
+	struct fabric_errors errors;
+	struct fabric *fabric = fabric_new_from_file(
+		"switch * lft=1024 mft=64 pkeys=16 slvl=yes vls=2\n" TWO_SWITCHES
+		"\nlink \"sw2\"[2] down\n", &errors), *again;
+	char *text;
+
+	assert_non_null(fabric);
+	strcpy(fabric->node[HOST1].description, "a\"b\nc\033");	/* set by an SMP */
+	text = fabric_print(fabric);
+	again = fabric_new_from_file(text, &errors);
+	if (!again)
+		fail_msg("line %u: %s", errors.error[0].line, errors.error[0].text);
+	assert_int_equal(again->node[SW1].switch_info.linear_fdb_cap, 1024);
+	assert_int_equal(again->node[SW2].switch_info.multicast_fdb_cap, 64);
+	assert_int_equal(again->node[SW2].switch_info.partition_enforcement_cap, 16);
+	assert_int_equal(again->node[SW2].switch_info.optimized_sl_to_vl_mapping_programming, 1);
+	assert_int_equal(again->node[SW2].port[1].vl_cap, 2);
+	assert_false(again->node[HOST4].port[1].plugged);
+	assert_true(again->node[HOST3].port[1].plugged);
+	assert_string_equal(again->node[HOST1].description, "a?b?c?");
+	free(text);
+	fabric_free(fabric);
+	fabric_free(again);
+}
+
+static char *read_known(void *context, const char *name)
+{
+	++*(unsigned *)context;
+	if (!strcmp(name, "hosts"))
+		return strdup("Ca 1 \"host1\"\n\nCa 1 \"host2\"\nwrong\n\nmake pair\n");
+	return strcmp(name, "circle") ? NULL : strdup("include \"circle\"\ninclude \"circle\"\n");
+}
+
+static void words_of_ibsims_files_are_understood(void **unused)
+{
+	static const char text[] =
+		"switchguids=0x100\nhcaguids=0x2000\nwidth=8\nspeed=2\n"
+		"Switch 4 \"a\"\n[1] \"x\"[1]\n[2] \"b\"[1] w=2 s=4\n\n"
+		"Switch 4 \"b\"\n[2] \"y\"[2] # 4xHDR\n\nextspeed=3\n"
+		"Hca 1 \"x\"\n\nHca 2 \"y\"\n[1] \"b\"[3]\n";
+	struct fabric_errors errors;
+	struct fabric *fabric = fabric_new_from_file(text, &errors);
+	struct fabric_port_info port;
+	unsigned reads = 0;
+	const struct fabric_files files = { .read = read_known, .context = &reads };
+
+	if (!fabric)
+		fail_msg("line %u: %s", errors.error[0].line, errors.error[0].text);
+	assert_int_equal(fabric->node[0].guid, 0x100);
+	assert_int_equal(fabric->node[1].guid, 0x101);
+	assert_int_equal(fabric->node[2].guid, 0x2000);
+	assert_int_equal(fabric->node[3].guid, 0x2002);
+	fabric_port_info(fabric, 0, 1, &port);
+	assert_int_equal(port.width_lanes, 12);
+	assert_string_equal(port.speed_name, "DDR");
+	fabric_port_info(fabric, 0, 2, &port);
+	assert_int_equal(port.width_lanes, 4);
+	assert_string_equal(port.speed_name, "QDR");
+	fabric_port_info(fabric, 1, 2, &port);
+	assert_string_equal(port.speed_name, "HDR");
+	fabric_port_info(fabric, 1, 3, &port);
+	assert_string_equal(port.speed_name, "EDR");
+	fabric_free(fabric);
+
+	assert_null(fabric_new_from_files("include \"hosts\"\nSwitch 0 \"a\"\n", &files, &errors));
+	assert_int_equal(errors.count, 4);
+	assert_int_equal(errors.error[0].line, 1);
+	assert_non_null(strstr(errors.error[0].text, "hosts:4: \"wrong\""));
+	assert_non_null(strstr(errors.error[1].text, "hosts:6: \"host1\" is there already"));
+	assert_int_equal(errors.error[3].line, 2);
+	assert_null(fabric_new_from_files("include \"none\"\n", &files, &errors));
+	assert_non_null(strstr(errors.error[0].text, "cannot be read"));
+	reads = 0;
+	assert_null(fabric_new_from_files("include \"circle\"\n", &files, &errors));
+	assert_non_null(strstr(errors.error[0].text, "circle?"));
+	assert_in_range(reads, 8, 256);
+	assert_null(fabric_new_from_file("include \"hosts\"\n", &errors));
+	assert_int_equal(errors.error[0].line, 1);
 }
 
 static void guids_are_those_of_the_name_in_each_run(void **unused)
@@ -169,6 +255,9 @@ static void what_is_wrong_is_refused_with_its_line_and_a_remedy(void **unused)
 		{"switch * depth=1\n", 1, "no option depth", "it has lft"},
 		{"switch \"a\" lft=64\n", 1, "not described above", "move this line"},
 		{"Switch 4 \"a\"\n\nlink \"a\"[1] down\n", 3, "no cable", "move this line"},
+		{"Switch 4 \"a\"\n[1] \"b\" w=99\n\nCa 1 \"b\"\n", 2, "no option", "w=1 to 31"},
+		{"Switch 4 \"a\"\n[1] \"b\" what=4\n\nCa 1 \"b\"\n", 2, "no option", "s= and e="},
+		{"width=40\n", 1, "width=", "up to 0x1f"},
 		{"make cube\n", 1, "no recipe", "fattree"},
 		{"make star hosts=999\n", 1, "hosts=999", "1 to 254"},
 		{"make star leaves=2\n", 1, "no leaves=", "make.h"},
@@ -221,6 +310,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_snapshot_of_a_fabric_is_that_fabric),
 		cmocka_unit_test(a_printed_fabric_is_read_as_the_same),
+		cmocka_unit_test(a_printed_fabric_keeps_what_our_own_lines_say),
+		cmocka_unit_test(words_of_ibsims_files_are_understood),
 		cmocka_unit_test(guids_are_those_of_the_name_in_each_run),
 		cmocka_unit_test(lines_of_our_own_say_what_a_snapshot_cannot),
 		cmocka_unit_test(what_is_wrong_is_refused_with_its_line_and_a_remedy),

@@ -201,14 +201,13 @@ void trap_mkey(struct fabric *fabric, uint32_t node, unsigned port, const struct
 	details.attributemodifier = header.attribute_modifier;
 	details.mkey = smp.m_key;
 	if (header.class == MAD_CLASS_SUBNET_DIRECTED) {
-		unsigned hops = smp.hop_count <= SMP_HOPS_MAX ? smp.hop_count : SMP_HOPS_MAX;
+		unsigned hops = smp.hop_count < PATH_MAX_NOTED ? smp.hop_count : PATH_MAX_NOTED;
 
 		details.drslid = smp.dr_slid;
 		details.drnotice = 1;
-		details.drpathtruncated = hops > PATH_MAX_NOTED;
-		details.drhopcount = (uint8_t)hops;
-		memcpy(details.drnoticereturnpath, smp.return_path + 1,
-		       hops < PATH_MAX_NOTED ? hops : PATH_MAX_NOTED);
+		details.drpathtruncated = smp.hop_count > PATH_MAX_NOTED;
+		details.drhopcount = (uint8_t)hops;	/* as many as follow */
+		memcpy(details.drnoticereturnpath, smp.return_path + 1, hops);
 	}
 	trap_notice(&notice, RECORD_TRAP_256, &details, data);
 	trap_raise(fabric, node, port, TRAP_MKEY, data);

@@ -169,6 +169,34 @@ static void a_wrong_m_key_is_trap_256_with_the_path_back(void **unused)
 	fabric_free(world.fabric);
 }
 
+/* The notice has room for 30 hops. */
+static void a_long_path_in_trap_256_is_cut(void **unused)
+{
+	struct test_world world;
+	struct ib_trap_256 details;
+	struct fabric_port *port;
+	const struct fabric_address to = { .lid = LID_PERMISSIVE };
+	uint8_t mad[MAD_BYTES] = { 1, MAD_CLASS_SUBNET_DIRECTED, 1, MAD_METHOD_SET, [17] = 0x15 };
+
+	/* From host1, node 40, by sw1 around: port 1 of host1 and sw1, port 2 of the others. */
+	test_open(&world, "make ring switches=40 hosts=1\n");
+	port = &world.fabric->node[35].port[0];
+	port->info.m_key = 7;
+	port->info.lid = port->info.master_sm_lid = 9;
+	put_be32(mad + SMP_DR_SLID, 0xffffffff);
+	mad[SMP_HOP_COUNT] = 36;
+	for (unsigned i = 1; i <= 36; i++)
+		mad[SMP_INITIAL_PATH + i] = i > 2 ? 2 : 1;
+	fabric_send(world.fabric, 40, 1, mad, &to, 1);
+	assert_int_equal(port->info.m_key_violations, 1);
+	record_read(RECORD_TRAP_256, port->trap[TRAP_MKEY].notice, &details);
+	assert_int_equal(details.drpathtruncated, 1);
+	assert_int_equal(details.drhopcount, 30);
+	assert_int_equal(details.drnoticereturnpath[0], 3);
+	assert_int_equal(details.drnoticereturnpath[29], 1);
+	fabric_free(world.fabric);
+}
+
 static void without_a_manager_nobody_is_told(void **unused)
 {
 	struct test_world world;
@@ -190,6 +218,7 @@ int main(void)
 		cmocka_unit_test(what_happens_meanwhile_is_one_more_trap_afterwards),
 		cmocka_unit_test(a_manager_that_comes_and_a_new_description_are_trap_144),
 		cmocka_unit_test(a_wrong_m_key_is_trap_256_with_the_path_back),
+		cmocka_unit_test(a_long_path_in_trap_256_is_cut),
 		cmocka_unit_test(without_a_manager_nobody_is_told),
 	};
 

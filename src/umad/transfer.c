@@ -49,7 +49,8 @@ static void waiting_remove(struct umad_file *file, struct umad_waiting *waiting)
 static void waiting_forget(struct umad_file *file, uint64_t now_ns) REQUIRES(file->lock)
 {
 	for (size_t i = 0; i < file->count; )
-		if (file->waiting[i].until_ns + LATE_NS < now_ns)
+		if (file->waiting[i].until_ns < now_ns &&
+		    now_ns - file->waiting[i].until_ns > LATE_NS)
 			waiting_remove(file, &file->waiting[i]);
 		else
 			i++;
@@ -59,7 +60,7 @@ static void waiting_forget(struct umad_file *file, uint64_t now_ns) REQUIRES(fil
 static int waiting_add(struct umad_file *file, const ib_user_mad_t *header, const uint8_t *mad)
 	REQUIRES(file->lock)
 {
-	uint64_t now_ns = clock_now_ns();
+	uint64_t now_ns = clock_now_ns(), wait_ms;
 	struct umad_waiting *waiting;
 
 	waiting = waiting_find(file, header->agent_id, mad);
@@ -83,8 +84,10 @@ static int waiting_add(struct umad_file *file, const ib_user_mad_t *header, cons
 	waiting = &file->waiting[file->count++];
 	waiting->header = *header;
 	memcpy(waiting->mad, mad, sizeof(waiting->mad));
-	waiting->until_ns =
-		now_ns + ((uint64_t)header->retries + 1) * header->timeout_ms * NS_PER_MS;
+	/* Of 32 bits both, and a program may mean -1. */
+	wait_ms = ((uint64_t)header->retries + 1) * header->timeout_ms;
+	waiting->until_ns = wait_ms < (UMAD_NEVER_NS - now_ns) / NS_PER_MS ?
+		now_ns + wait_ms * NS_PER_MS : UMAD_NEVER_NS - 1;
 	return 0;
 }
 

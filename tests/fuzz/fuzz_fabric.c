@@ -51,16 +51,23 @@ static void read_packet(const uint8_t *data, size_t length)
 
 /* ---- files ---- */
 
+/* Every file that is included is a short one, or the file itself. */
+static char *read_included(void *context, const char *name)
+{
+	return *name == 's' ? strdup(context) : strdup("Ca 1 \"z\"\nspeed=2\ninclude \"s\"\n");
+}
+
 static void read_file(const uint8_t *data, size_t length)
 {
 	char *text = calloc(1, length + 1), *printed, *again;
+	const struct fabric_files files = { .read = read_included, .context = text };
 	struct fabric_errors errors;
 	struct fabric *fabric, *second;
 	struct fabric_cost cost;
 
 	require(text != NULL);
 	memcpy(text, data, length);
-	fabric = fabric_new_from_file(text, &errors);
+	fabric = fabric_new_from_files(text, &files, &errors);
 	require(!fabric == (errors.count > 0));
 	if (fabric && fabric_nodes(fabric) < 200) {
 		printed = fabric_print(fabric);
@@ -148,6 +155,9 @@ static void step(struct world *world, struct input *input)
 	else if (choice == 13)
 		fabric_set_is_sm(world->fabric, next8(input) % 12, 1, next8(input) & 1,
 				 world->now_us);
+	else if (choice == 14)
+		fabric_set_errors(world->fabric, next8(input) % 12, next8(input) % 6,
+				  next8(input) % 128, next8(input));
 	else
 		fabric_timer(world->fabric, world->now_us += (uint64_t)1 << next8(input) % 30);
 }

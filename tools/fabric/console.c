@@ -23,13 +23,14 @@
 #define US_PER_S	1000000u
 #define WAIT_UP_S	60u
 #define ROUTE_HOPS	64u
+#define CONSOLES_MAX	16u
 
 struct console {
 	struct list node;
 	struct watch watch;
 	struct room *room;
 	int fd;
-	const char *name;		/* of a script; NULL: a person, or a pipe */
+	char *name;			/* of a script; NULL: a person, or a pipe */
 	bool watched, terminal, ended;
 	bool wait_up;
 	uint64_t wait_us;		/* 0: for nothing */
@@ -87,6 +88,18 @@ static unsigned node_ports(const struct room *room, uint32_t node)
 	struct fabric_node_info info;
 
 	return fabric_node_info(room->fabric, node, &info) ? info.ports : 0;
+}
+
+/* A node is one, too. False: it was said. */
+static bool end_exists(const struct room *room, const struct end *end, FILE *out)
+{
+	struct fabric_port_info port;
+
+	if (end->port == FABRIC_NONE || fabric_port_info(room->fabric, end->node, end->port, &port))
+		return true;
+	fprintf(out, "%s has ports 1 to %u, and not %u\n", node_name(room, end->node),
+		node_ports(room, end->node), end->port);
+	return false;
 }
 
 /* ---- words ---- */
@@ -154,9 +167,11 @@ static void show_node(const struct room *room, uint32_t node, FILE *out)
 
 	if (!fabric_node_info(room->fabric, node, &info))
 		return;
-	fprintf(out, "%s \"%s\" %u ports, GUID 0x%016llx, \"%s\"%s",
+	fprintf(out, "%s \"%s\" %u ports, GUID 0x%016llx, \"",
 		types[info.type <= 3 ? info.type : 0], info.id, info.ports,
-		(unsigned long long)info.guid, info.description, info.powered ? "" : ", off");
+		(unsigned long long)info.guid);
+	fabric_print_text(info.description, out);
+	fprintf(out, "\"%s", info.powered ? "" : ", off");
 	if (info.type == FABRIC_SWITCH && fabric_port_info(room->fabric, node, 0, &port))
 		fprintf(out, ", LID %u", port.lid);
 	fputc('\n', out);
@@ -191,9 +206,10 @@ static int word_show(struct room *room, int count, char **word, FILE *out)
 	return 0;
 }
 
-/* A name, or a LID as ibsim has it. */
+/* A name, or a LID as ibsim has it. *port: one that has a LID. */
 static int lid_end(struct room *room, const char *text, uint32_t *node, uint32_t *port, FILE *out)
 {
+	struct fabric_node_info info;
 	struct end end;
 	uint64_t lid;
 	int err;
@@ -208,15 +224,10 @@ static int lid_end(struct room *room, const char *text, uint32_t *node, uint32_t
 	err = end_parse(room, text, &end, out);
 	if (err)
 		return err;
+	fabric_node_info(room->fabric, end.node, &info);
 	*node = end.node;
-	*port = end.port;
-	if (end.port == FABRIC_NONE) {
-		struct fabric_node_info info;
-
-		fabric_node_info(room->fabric, end.node, &info);
-		*port = info.type == FABRIC_SWITCH ? 0 : 1;
-	}
-	return 0;
+	*port = info.type == FABRIC_SWITCH ? 0 : end.port == FABRIC_NONE ? 1 : end.port;
+	return end_exists(room, &end, out) ? 0 : EINVAL;
 }
 
 /* Hop by hop, with the row of the table that decides. */
@@ -334,6 +345,7 @@ static int word_statistics(struct room *room, int count, char **word, FILE *out)
 	NUMBER(fabric, lost_mkey);
 	NUMBER(fabric, lost_port);
 	NUMBER(fabric, lost_other);
+	NUMBER(fabric, lost_error);
 	NUMBER(agents, written);
 	NUMBER(agents, received);
 	NUMBER(agents, timeouts);
@@ -388,6 +400,26 @@ static int word_link(struct room *room, int count, char **word, FILE *out)
 	return fabric_set_cable(room->fabric, one.node, one.port, true, room->now_us);
 }
 
+/* ibsim's: of 100 MADs that come in there so many are lost, of all attributes or of one. */
+static int word_error(struct room *room, int count, char **word, FILE *out)
+{
+	uint64_t percent = 0, attribute = 0;
+	struct end end;
+
+	if (count < 3 || count > 4 || !text_number(word[2], 0, 100, &percent) ||
+	    (count == 4 && !text_number(word[3], 0, UINT16_MAX, &attribute))) {
+		fprintf(out, "expected Error NODE, or NODE[PORT], 0 to 100 [ATTRIBUTE]\n");
+		return EINVAL;
+	}
+	if (end_parse(room, word[1], &end, out) || !end_exists(room, &end, out))
+		return EINVAL;
+	for (uint32_t port = 0; port <= node_ports(room, end.node); port++)
+		if (end.port == FABRIC_NONE || end.port == port)
+			fabric_set_errors(room->fabric, end.node, port, (unsigned)percent,
+					  (uint16_t)attribute);
+	return 0;
+}
+
 /* A port's cable is pulled; a node's are all, and it forgets what it was told. */
 static int word_clear(struct room *room, int count, char **word, FILE *out)
 {
@@ -414,7 +446,7 @@ static int word_guid(struct room *room, int count, char **word, FILE *out)
 			"expected Guid NODE, or NODE[PORT]\n");
 		return EINVAL;
 	}
-	if (end_parse(room, word[1], &end, out))
+	if (end_parse(room, word[1], &end, out) || !end_exists(room, &end, out))
 		return EINVAL;
 	fabric_node_info(room->fabric, end.node, &info);
 	if (end.port == FABRIC_NONE)
@@ -437,13 +469,32 @@ static int word_baselid(struct room *room, int count, char **word, FILE *out)
 				: "expected Baselid NODE, or NODE[PORT]\n");
 		return EINVAL;
 	}
-	if (end_parse(room, word[1], &end, out))
+	if (end_parse(room, word[1], &end, out) || !end_exists(room, &end, out))
 		return EINVAL;
 	fabric_node_info(room->fabric, end.node, &info);
 	if (end.port == FABRIC_NONE)
 		end.port = info.type == FABRIC_SWITCH ? 0 : 1;
 	if (fabric_port_info(room->fabric, end.node, end.port, &port))
 		fprintf(out, "LID %u, LMC %u\n", port.lid, port.lmc);
+	return 0;
+}
+
+static int word_verbose(struct room *room, int count, char **word, FILE *out)
+{
+	uint64_t level = room->verbose;
+
+	if (count > 2 || (count == 2 && !text_number(word[1], 0, UINT8_MAX, &level))) {
+		fprintf(out, "expected Verbose 0, or 1\n");
+		return EINVAL;
+	}
+	room->verbose = level;
+	fprintf(out, "MADs that are lost are %s\n", room->verbose ? "told" : "counted alone");
+	return 0;
+}
+
+/* ibsim's fabric waits for it. */
+static int word_start(struct room *room, int count, char **word, FILE *out)
+{
 	return 0;
 }
 
@@ -476,13 +527,16 @@ static const struct word {
 	{ "statistics", "", word_statistics, "MADs since the start" },
 	{ "print", "", word_print, "the fabric as a file" },
 	{ "wait", "SECONDS | up", word_wait, "up: until every host port is Active" },
-	{ "help", "", word_help, "" },
+	{ "help", "", word_help, "!FILE: lines of a file" },
 	{ "quit", "", word_quit, "ends the fabric" },
 	/* ibsim's */
 	{ "Link", "NODE[PORT] NODE[PORT]", word_link, "plugs the cable in" },
 	{ "Relink", "[NODE[PORT]]", word_relink, "plugs in all, or those of a node" },
 	{ "Unlink", "NODE[PORT]", word_unlink, "pulls" },
 	{ "Clear", "NODE[PORT]", word_clear, "pulls, and restarts a node" },
+	{ "Error", "NODE[PORT] PERCENT [ATTR]", word_error, "of what comes in is lost" },
+	{ "Verbose", "[0|1]", word_verbose, "1: each MAD that is lost" },
+	{ "Start", "", word_start, "it has begun already" },
 	{ "Guid", "NODE[PORT]", word_guid, "shows it" },
 	{ "Baselid", "NODE[PORT]", word_baselid, "shows it" },
 	{ "Dump", "[NODE]", word_show, "as show" },
@@ -493,7 +547,7 @@ static const struct word {
 static int word_help(struct room *room, int count, char **word, FILE *out)
 {
 	for (const struct word *row = words; row->name; row++)
-		fprintf(out, "%-10s %-24s%s%s\n", row->name, row->arguments, *row->text ? " " : "",
+		fprintf(out, "%-10s %-26s%s%s\n", row->name, row->arguments, *row->text ? " " : "",
 			row->text);
 	return 0;
 }
@@ -509,7 +563,7 @@ static int split(char *line, char **word, int max)
 	while (*line) {
 		while (*line == ' ' || *line == '\t' || *line == '\r' || *line == '\n')
 			line++;
-		if (!*line || *line == '#' || *line == '!' || count == max)
+		if (!*line || *line == '#' || count == max)
 			break;
 		word[count++] = to;
 		while (*line && !strchr(" \t\r\n", *line)) {
@@ -538,9 +592,18 @@ static const struct word *word_find(const char *name)
 
 static int words_run(struct room *room, int count, char **word, FILE *out)
 {
-	const struct word *row = word_find(word[0]);
+	const struct word *row = word_find(strcmp(word[0], "?") ? word[0] : "help");
 	struct nearest_word nearest = nearest_begin(word[0]);
+	int err;
 
+	if (word[0][0] == '!') {	/* ibsim's: lines of a file, "!FILE" or "! FILE" */
+		const char *path = word[0][1] || count < 2 ? word[0] + 1 : word[1];
+
+		err = console_script(room, path);
+		if (err)
+			fprintf(out, "%s: %s\n", path, strerror(err));
+		return err;
+	}
 	if (row)
 		return row->run(room, count, word, out);
 	for (row = words; row->name; row++)
@@ -690,7 +753,28 @@ static void console_close(struct console *console)
 	if (console->fd != STDIN_FILENO)
 		close(console->fd);
 	list_remove(&console->node);
+	free(console->name);
 	free(console);
+}
+
+int console_script(struct room *room, const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), err;
+	unsigned count = 0;
+	struct list *at;
+
+	if (fd < 0)
+		return errno;
+	list_for_each(at, &room->consoles)
+		count++;
+	if (count >= CONSOLES_MAX) {	/* a file that reads itself */
+		close(fd);
+		return ELOOP;
+	}
+	err = console_open(room, fd, path);
+	if (err)
+		close(fd);
+	return err;
 }
 
 int console_open(struct room *room, int fd, const char *name)
@@ -702,11 +786,12 @@ int console_open(struct room *room, int fd, const char *name)
 	if (terminal && tcgetpgrp(fd) != getpgrp())
 		return 0;
 	console = calloc(1, sizeof(*console));
-	if (!console)
+	if (!console || (name && !(console->name = strdup(name)))) {
+		free(console);
 		return ENOMEM;
+	}
 	console->room = room;
 	console->fd = fd;
-	console->name = name;
 	console->terminal = terminal;
 	console->watch.ready = console_ready;
 	console->watched = !room_watch(room, fd, &console->watch, EPOLLIN);	/* not a file */

@@ -8,6 +8,7 @@
  */
 #include "fabric/room.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -69,12 +70,87 @@ static void inotify_ready(struct watch *watch, uint32_t events)
 			issm_look(list_entry(at, struct issm, node));
 }
 
+static void issm_name(const struct room *room, uint32_t node, uint32_t port, char name[64])
+{
+	char host[CTL_NODE_MAX];
+
+	room_host_name(room, node, host);
+	for (char *c = host; *c; c++)
+		if (*c == '/' || *c < '!' || *c > '~')
+			*c = '_';
+	snprintf(name, 64, "issm.%.32s.%u.%u", host, node, port);
+}
+
+/* NULL: no memory. */
+static struct issm *issm_new(struct room *room, uint32_t node, uint32_t port)
+{
+	struct issm *issm = calloc(1, sizeof(*issm));
+
+	if (!issm)
+		return NULL;
+	issm->room = room;
+	issm->place = node;
+	issm->port = port;
+	issm->fd = -1;
+	issm->watch.ready = issm_ready;
+	issm_name(room, node, port, issm->name);
+	list_add_tail(&room->issms, &issm->node);
+	return issm;
+}
+
+/*
+ * A FIFO that a fabric which was killed has left: a subnet manager may have it open still, and is
+ * one again.
+ */
+static void issm_adopt(struct room *room, const char *name)
+{
+	char path[PATH_MAX], expected[64];
+	struct fabric_port_info info;
+	unsigned node, port;
+	const char *numbers = name + strlen(name);
+	struct issm *issm;
+	struct stat status;
+
+	for (unsigned dots = 0; numbers > name && dots < 2; )
+		dots += *--numbers == '.';
+	if (sscanf(numbers, ".%u.%u", &node, &port) != 2 ||
+	    !fabric_port_info(room->fabric, node, port, &info))
+		return;
+	issm_name(room, node, port, expected);
+	if (strcmp(name, expected))
+		return;
+	issm = issm_new(room, node, port);
+	if (!issm)
+		return;
+	issm_full_path(issm, path);
+	if (!lstat(path, &status) && S_ISFIFO(status.st_mode))
+		issm_look(issm);
+	if (issm->fd < 0) {		/* nobody: it is made anew when somebody asks for it */
+		unlink(path);
+		list_remove(&issm->node);
+		free(issm);
+	}
+}
+
+static void issm_adopt_all(struct room *room)
+{
+	DIR *directory = opendir(room->directory);
+	struct dirent *entry;
+
+	while (directory && (entry = readdir(directory)))
+		if (!strncmp(entry->d_name, "issm.", 5))
+			issm_adopt(room, entry->d_name);
+	if (directory)
+		closedir(directory);
+}
+
 int issm_open(struct room *room)
 {
 	room->inotify_watch.ready = inotify_ready;
 	room->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	if (room->inotify < 0)
 		return errno;
+	issm_adopt_all(room);
 	if (inotify_add_watch(room->inotify, room->directory, IN_OPEN | IN_ONLYDIR) < 0)
 		return errno;
 	return room_watch(room, room->inotify, &room->inotify_watch, EPOLLIN);
@@ -82,7 +158,6 @@ int issm_open(struct room *room)
 
 int issm_path(struct room *room, uint32_t node, uint32_t port, char path[PATH_MAX])
 {
-	char host[CTL_NODE_MAX];
 	struct issm *issm;
 	struct list *at;
 
@@ -93,28 +168,18 @@ int issm_path(struct room *room, uint32_t node, uint32_t port, char path[PATH_MA
 			return 0;
 		}
 	}
-	issm = calloc(1, sizeof(*issm));
+	issm = issm_new(room, node, port);
 	if (!issm)
 		return ENOMEM;
-	issm->room = room;
-	issm->place = node;
-	issm->port = port;
-	issm->fd = -1;
-	issm->watch.ready = issm_ready;
-	room_host_name(room, node, host);
-	for (char *c = host; *c; c++)
-		if (*c == '/' || *c < '!' || *c > '~')
-			*c = '_';
-	snprintf(issm->name, sizeof(issm->name), "issm.%.32s.%u.%u", host, node, port);
 	issm_full_path(issm, path);
 	unlink(path);
 	if (mkfifo(path, 0600)) {
 		int err = errno;
 
+		list_remove(&issm->node);
 		free(issm);
 		return err;
 	}
-	list_add_tail(&room->issms, &issm->node);
 	return 0;
 }
 

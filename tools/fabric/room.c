@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "fabric/trace.h"
 #include "ib/client.h"
 #include "platform/clock.h"
@@ -69,9 +70,9 @@ void room_host_name(const struct room *room, uint32_t node, char name[CTL_NODE_M
 		name[0] = '\0';
 		return;
 	}
-	length = strcspn(info.description, " ");
+	length = strcspn(info.given, " ");
 	if (length)
-		snprintf(name, CTL_NODE_MAX, "%.*s", (int)length, info.description);
+		snprintf(name, CTL_NODE_MAX, "%.*s", (int)length, info.given);
 	else
 		snprintf(name, CTL_NODE_MAX, "%s", info.id);
 }
@@ -293,9 +294,24 @@ static void room_packet(void *context, const struct fabric_packet *packet)
 	fabric_trace_packet(room->trace, packet);
 }
 
-static const struct fabric_ops fabric_calls = { .deliver = room_deliver, .event = room_event };
+static void room_lost(void *context, uint32_t node, uint32_t port, const uint8_t mad[MAD_BYTES],
+		      const char *why)
+{
+	struct room *room = context;
+	struct fabric_node_info info;
+
+	if (!room->verbose || !fabric_node_info(room->fabric, node, &info))
+		return;
+	room_say(room, "lost at %s[%u]: %s: class 0x%02x, method 0x%02x, attribute 0x%04x", info.id,
+		 port, why, mad[1], mad[3], get_be16(mad + 16));
+}
+
+static const struct fabric_ops fabric_calls = { .deliver = room_deliver,
+						.event = room_event,
+						.lost = room_lost };
 static const struct fabric_ops traced_calls = { .deliver = room_deliver,
 						.event = room_event,
+						.lost = room_lost,
 						.packet = room_packet };
 static const struct agents_ops agents_calls = { .receive = visitors_receive };
 
@@ -519,6 +535,20 @@ static char *read_file(const char *path)
 	return text;
 }
 
+/* For include: beside the file that was named. */
+static char *read_included(void *context, const char *name)
+{
+	const char *file = context, *slash = strrchr(file, '/');
+	char path[PATH_MAX];
+
+	if (*name == '/' || !slash)
+		return read_file(name);
+	if (snprintf(path, sizeof(path), "%.*s%s", (int)(slash + 1 - file), file, name) >=
+	    (int)sizeof(path))
+		return NULL;
+	return read_file(path);
+}
+
 /* "nets/lab.topo": lab. */
 static void name_from_file(const char *path, char name[80])
 {
@@ -627,9 +657,8 @@ static int parse(int argc, char **argv, struct options *options)
 
 static int room_script(struct room *room, const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), err;
+	int err = console_script(room, path);
 
-	err = fd < 0 ? errno : console_open(room, fd, path);
 	if (err)
 		fprintf(stderr, "verbatim fabric: %s: %s\n", path, strerror(err));
 	return err;
@@ -673,6 +702,7 @@ int fabric_command(int argc, char **argv)
 			     .pause_us = FABRIC_NEVER };
 	struct options options = { 0 };
 	struct fabric_errors errors = { 0 };
+	struct fabric_files files = { .read = read_included };
 	int first = parse(argc, argv, &options), status;
 	char name[80], *text;
 
@@ -688,9 +718,10 @@ int fabric_command(int argc, char **argv)
 			"no file given: verbatim fabric FILE [--sm] [--name NAME] [-- COMMAND]; "
 			"verbatim fabric --make fattree prints one");
 	text = read_file(options.file);
+	files.context = (void *)(uintptr_t)options.file;
 	if (!text)
 		return EXIT_FAILURE;
-	room.fabric = fabric_new_from_file(text, &errors);
+	room.fabric = fabric_new_from_files(text, &files, &errors);
 	free(text);
 	if (!room.fabric) {
 		say_errors(options.file, &errors);

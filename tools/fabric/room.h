@@ -59,6 +59,7 @@ struct room {
 	uint64_t pause_us;		/* FABRIC_NEVER, or: out of descriptors until then */
 	uint64_t lost_mads;		/* of visitors that do not read */
 	bool ended, is_up;
+	bool verbose;			/* each MAD that is lost is told */
 	bool look;			/* at whether all host ports are Active */
 	int status;			/* of the process */
 	/* child.c */
@@ -105,8 +106,11 @@ void visitors_list(struct room *room, FILE *out);
 
 /* Does what a line says; what there is to say goes to @out. 0 or errno. */
 int console_line(struct room *room, char *line, FILE *out);
-/* Reads lines from @fd, which is closed at its end; @name: of a script, or NULL. 0 or errno. */
+/* Reads lines from @fd, which is closed at its end but for stdin; @name: of a script, or NULL. 0 or
+ * errno. */
 int console_open(struct room *room, int fd, const char *name);
+/* The lines of a file. 0 or errno. */
+int console_script(struct room *room, const char *path);
 uint64_t console_deadline_us(const struct room *room);
 void console_timer(struct room *room);
 void console_close_all(struct room *room);

@@ -24,7 +24,8 @@ def has_prose(line):
 
 
 def link_of(target):
-    for chinese, english in (('../tutorial/pictures/', 'pictures/'), ('docs/tutorial.zh/', 'docs/tutorial/'),
+    for chinese, english in (('../tutorial/pictures/', 'pictures/'), ('../tutorial.zh/', '../tutorial/'),
+                             ('docs/tutorial.zh/', 'docs/tutorial/'),
                              ('docs/recipes.zh/', 'docs/recipes/'), ('../recipes/', ''),
                              ('noncontig.zh.md', 'noncontig.md'), ('supported.zh.md', 'supported.md'),
                              ('environment.zh.md', 'environment.md'), ('README.zh.md', 'README.md')):

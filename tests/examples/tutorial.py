@@ -184,6 +184,57 @@ def commands_fail(pages, directory):
     return '\n'.join(done.stdout.split('\n')[-20:]) if done.returncode else ''
 
 
+def subnet_commands(folder):
+    """What a reader of the page about subnets types, packages and compilation aside."""
+    typed = re.findall(r'^    (.+)', text_of(os.path.dirname(PAGES), folder, 'subnet.md'), re.M)
+    return [line for line in typed if not line.startswith(('sudo apt ', 'make lib'))]
+
+
+def subnet_packets(folder):
+    """The packets that the page shows: (interface, what it is), without their numbers."""
+    page = text_of(os.path.dirname(PAGES), folder, 'subnet.md')
+    fences = re.findall(r'^```\n(.*?)^```$', page, re.S | re.M)
+    return [[tuple(row) for row in re.findall(r'^\d+ +(\S+ > \S+) +(\S+)$', fence, re.M)] for fence in fences]
+
+
+def follow(rows, found):
+    """Are the rows among those found, in their order?"""
+    rest = iter(found)
+    return all(row in rest for row in rows)
+
+
+def subnet_differs(folder, directory):
+    """The page's commands, by an ordinary user; its packets are among those of the trace."""
+    os.makedirs(os.path.join(directory, 'build'))
+    os.symlink(os.path.dirname(VERBATIM), os.path.join(directory, 'build', 'bin'))
+    environment = dict(os.environ, TMPDIR=directory, HOME=directory, VERBATIM_CONFIG='', LC_ALL='C',
+                       PATH=os.environ['PATH'] + ':/usr/sbin:/sbin')
+    environment.pop('XDG_RUNTIME_DIR', None)
+    said = {}
+    for line in subnet_commands(folder):
+        done = subprocess.run(['bash', '-c', line], cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              stdin=subprocess.DEVNULL, text=True, timeout=120, env=environment)
+        if done.returncode:
+            return '%s: status %d\n%s%s' % (line, done.returncode, done.stdout[-2000:], done.stderr[-2000:])
+        said[line] = done.stdout
+    up = [text for line, text in said.items() if 'verbatim fabric' in line]
+    if len(up) != 1 or 'subnet up' not in up[0] or 'Active/' not in up[0]:
+        return 'the subnet did not come up: %s' % up
+    shown = [text for line, text in said.items() if 'frame.interface_name' in line]
+    lines = shown[0].replace("UD Send Only QP=0x000000 ", "").splitlines()
+    packets = [tuple(line.split("\t")[1:3]) for line in lines]
+    wanted = subnet_packets(folder)
+    if len(wanted) < 4 or not all(wanted):
+        return 'the page shows no packets: %s' % wanted
+    missing = [rows for rows in wanted if not follow(rows, packets)]
+    if missing:
+        return 'not among the %d packets of the trace, in this order: %s' % (len(packets), missing[0])
+    if not 90 <= len(packets) <= 120:
+        return 'the page says about 100 packets: there are %d' % len(packets)
+    empty = [line for line, text in said.items() if line.startswith('tshark') and not text.strip()]
+    return 'nothing is shown by ' + empty[0] if empty else ''
+
+
 def steps():
     return sorted(name[:-2] for name in os.listdir(PROGRAMS) if re.match(r'\d\d_.*\.c$', name))
 
@@ -214,6 +265,9 @@ def main():
     check('every command of the pages runs',
           commands_fail(['README.md'] + [step.replace('_', '-') + '.md' for step in steps()],
                         os.path.join(scratch, 'tree')))
+    for folder in ('tutorial', 'tutorial.zh'):
+        check('the commands of %s/subnet.md run, and show its packets' % folder,
+              subnet_differs(folder, os.path.join(scratch, 'subnet-' + folder)))
     program = os.path.join(scratch, 'solution_counter')
     if check('solution_counter compiles without a warning',
              build(os.path.join(PROGRAMS, 'solution_counter.c'), program)):

@@ -6,11 +6,13 @@ How long does OpenSM need to bring up a virtual InfiniBand fabric, and one of ib
     bench/fabric.py                             three sizes, the median of 5 runs each, as a table
     bench/fabric.py --only torus --repeat 1     one of them
     bench/fabric.py --large                     and a Clos of 5,000 hosts, without ibsim
+    bench/fabric.py --only clients              200 programs that have a port open at once, on both
 
 Debian packages: opensm, ibsim-utils, infiniband-diags. Both have the same topology with the same GUIDs: ibsim
 gives its own, so the file of `verbatim fabric` is what ibnetdiscover prints under ibsim. Runs alternate. The time
-is that of OpenSM's own log, from DISCOVERING to SUBNET UP; the forwarding tables that it computed are compared,
-and the table of each switch with what the fabric then has. Memory and processor time are the fabric's.
+is from the start of opensm to SUBNET UP in its log; beside it that from DISCOVERING on. The forwarding tables that
+it computed are compared, and the table of each switch with what the fabric then has. Memory, MADs that were lost or
+had no answer, and how often the process woke up in two seconds without SMPs, are the fabric's.
 """
 import argparse
 import os
@@ -33,6 +35,8 @@ SIZES = {
     'torus': 'torus 10x10x10 hosts=1',                      # 1,000 switches, 1,000 hosts
 }
 LARGE = {'clos': 'clos radix=36 hosts=5000'}                # 900 switches, 5,000 hosts
+CLIENTS = 200
+CROWD = 'fattree leaves=8 spines=2 hosts=25'                # a host for each of them
 LIMIT_S = 900
 
 
@@ -69,18 +73,20 @@ class Place:
                               stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, **how)
 
     def bring_up(self, *options):
-        """Seconds from DISCOVERING to SUBNET UP."""
+        """Seconds to SUBNET UP: from the start of opensm, and from DISCOVERING."""
         log = os.path.join(self.directory, 'opensm.log')
         for name in ('opensm.log', 'opensm-lfts.dump', 'guid2lid'):
             if os.path.exists(os.path.join(self.directory, name)):
                 os.unlink(os.path.join(self.directory, name))
+        now = time.time()
+        start = time.localtime(now).tm_hour * 3600 + time.localtime(now).tm_min * 60 + now % 60
         ran = self.run('opensm', '-o', '-f', log, *options)
         with open(log, encoding='utf-8', errors='replace') as text:
             text = text.read()
         begin, end = seconds(text, 'Entering DISCOVERING'), seconds(text, 'SUBNET UP')
         if begin is None or end is None:
             sys.exit('%s: OpenSM did not bring up the subnet\n%s%s' % (self.directory, ran.stderr, text[-2000:]))
-        return (end - begin) % 86400
+        return (end - start) % 86400, (end - begin) % 86400
 
     def tables(self):
         """What OpenSM computed."""
@@ -117,10 +123,22 @@ class Ours(Place):
         with open('/proc/%d/status' % self.process.pid, encoding='ascii') as status:
             return int(re.search(r'VmRSS:\s*(\d+)', status.read()).group(1))
 
-    def ticks(self):
-        with open('/proc/%d/stat' % self.process.pid, encoding='ascii') as stat:
-            fields = stat.read().rsplit(')', 1)[1].split()
-        return int(fields[11]) + int(fields[12])
+    def switches(self):
+        """How often it went to sleep, or was made to."""
+        with open('/proc/%d/status' % self.process.pid, encoding='ascii') as status:
+            return sum(int(count) for count in re.findall(r'ctxt_switches:\s*(\d+)', status.read()))
+
+    def lost(self):
+        """MADs that did not arrive, or had no answer in time."""
+        self.process.stdin.write('statistics\n')
+        self.process.stdin.flush()
+        lost = 0
+        for line in self.process.stdout:
+            found = re.match(r'(lost_\w+|timeouts|retries) +(\d+)$', line)
+            lost += int(found.group(2)) if found else 0
+            if line.startswith('lost_mads'):
+                return lost
+        raise SystemExit('the fabric ended')
 
     def close(self):
         stop(self.process)
@@ -149,21 +167,51 @@ def compare(scratch, recipe, repeat):
     with open(snapshot, encoding='utf-8') as text:
         row['same fabric'] = 'yes' if links(again) == links(text.read()) else 'NO'
     ours.close()
-    times = {'ours': [], 'ibsim': []}
+    times, discovering = {'ours': [], 'ibsim': []}, {'ours': [], 'ibsim': []}
     for _ in range(repeat):
         for name, kind, path in (('ibsim', Ibsim, file), ('ours', Ours, snapshot)):
             place = kind(scratch, path)
-            times[name].append(place.bring_up())
+            whole, part = place.bring_up()
+            times[name].append(whole)
+            discovering[name].append(part)
             if name == 'ours':
                 row['MiB'] = '%.0f' % (place.memory_kib() / 1024)
-                before = place.ticks()
+                row['lost'] = str(place.lost())
+                time.sleep(6)   # traps to an SM that is gone are repeated
+                before = place.switches()
                 time.sleep(2)
-                row['ticks idle'] = str(place.ticks() - before)
+                row['woke up'] = str(place.switches() - before)
             place.close()
     for name, values in times.items():
         row[name + ' s'] = '%.3f' % statistics.median(values)
         row[name + ' range'] = '%.3f..%.3f' % (min(values), max(values))
-    row['ratio'] = '%.2f' % (statistics.median(times['ours']) / statistics.median(times['ibsim']))
+    row['ratio'] = ratio(times)
+    row['from DISCOVERING'] = '%.3f and %.3f: %s' % (
+        statistics.median(discovering['ours']), statistics.median(discovering['ibsim']), ratio(discovering))
+    return row
+
+
+def ratio(times):
+    return '%.2f' % (statistics.median(times['ours']) / statistics.median(times['ibsim']))
+
+
+def crowd(scratch):
+    """How many of CLIENTS programs, each on a host of its own, have its port open at the same time."""
+    file, row = os.path.join(scratch, 'recipe.topo'), {}
+    make(CROWD, file)
+    for name, kind, variable in (('ours', Ours, 'VERBATIM_NODE'), ('ibsim', Ibsim, 'SIM_HOST')):
+        place = kind(scratch, file)
+        programs = []
+        for number in range(1, CLIENTS + 1):
+            environment = dict(place.environment, **{variable: 'host%d' % number})
+            programs.append(subprocess.Popen(place.before + ['ibping', '-S'], env=environment,
+                                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                             stderr=subprocess.DEVNULL))
+        time.sleep(10)
+        row[name] = '%d of %d' % (sum(program.poll() is None for program in programs), CLIENTS)
+        for program in programs:
+            stop(program)
+        place.close()
     return row
 
 
@@ -171,7 +219,9 @@ def alone(scratch, recipe):
     file = os.path.join(scratch, 'recipe.topo')
     make(recipe, file)
     ours = Ours(scratch, file)
-    row = {'ours s': '%.3f' % ours.bring_up(), 'MiB': '%.0f' % (ours.memory_kib() / 1024)}
+    whole, part = ours.bring_up()
+    row = {'ours s': '%.3f' % whole, 'from DISCOVERING': '%.3f' % part,
+           'MiB': '%.0f' % (ours.memory_kib() / 1024), 'lost': str(ours.lost())}
     ours.close()
     return row
 
@@ -192,13 +242,17 @@ def links(text):
 
 def main():
     parser = argparse.ArgumentParser(description='Bring-up of a subnet: verbatim fabric beside ibsim.')
-    parser.add_argument('--only', choices=sorted(dict(SIZES, **LARGE)), help='one topology')
+    parser.add_argument('--only', choices=sorted(dict(SIZES, **LARGE, clients='')), help='one of them')
     parser.add_argument('--repeat', type=int, default=5, help='runs of each')
     parser.add_argument('--large', action='store_true', help='and 5,000 hosts, without ibsim')
     options = parser.parse_args()
     for program in ('opensm', 'ibsim', 'ibnetdiscover'):
         if not shutil.which(program):
             sys.exit(program + ' is missing: apt-get install opensm ibsim-utils infiniband-diags')
+    if options.only in (None, 'clients'):
+        with tempfile.TemporaryDirectory(prefix='fabric.') as scratch:
+            print('%d programs at once: %s' % (CLIENTS, ', '.join('%s %s' % pair for pair in crowd(scratch).items())),
+                  flush=True)
     chosen = dict(SIZES, **(LARGE if options.large or options.only in LARGE else {}))
     for name, recipe in chosen.items():
         if options.only not in (None, name):

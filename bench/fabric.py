@@ -8,11 +8,12 @@ How long does OpenSM need to bring up a virtual InfiniBand fabric, and one of ib
     bench/fabric.py --large                     and a Clos of 5,000 hosts, without ibsim
     bench/fabric.py --only clients              200 programs that have a port open at once, on both
 
-Debian packages: opensm, ibsim-utils, infiniband-diags. Both have the same topology with the same GUIDs: ibsim
-gives its own, so the file of `verbatim fabric` is what ibnetdiscover prints under ibsim. Runs alternate. The time
-is from the start of opensm to SUBNET UP in its log; beside it that from DISCOVERING on. The forwarding tables that
-it computed are compared, and the table of each switch with what the fabric then has. Memory, MADs that were lost or
-had no answer, and how often the process woke up in two seconds without SMPs, are the fabric's.
+Debian packages: opensm, ibsim-utils, infiniband-diags. Both have the same topology with the same GUIDs:
+ibsim gives its own, so the file of `verbatim fabric` is what ibnetdiscover prints under ibsim. Runs
+alternate. The time is from the start of opensm to SUBNET UP in its log; beside it that from DISCOVERING on.
+The forwarding tables that it computed are compared, and the table of each switch with what the fabric then
+has. Memory, MADs that were lost or had no answer, and how often the process woke up in two seconds without
+SMPs, are the fabric's.
 """
 import argparse
 import os
@@ -251,8 +252,8 @@ def main():
             sys.exit(program + ' is missing: apt-get install opensm ibsim-utils infiniband-diags')
     if options.only in (None, 'clients'):
         with tempfile.TemporaryDirectory(prefix='fabric.') as scratch:
-            print('%d programs at once: %s' % (CLIENTS, ', '.join('%s %s' % pair for pair in crowd(scratch).items())),
-                  flush=True)
+            row = crowd(scratch)
+        print('%d programs at once: %s' % (CLIENTS, ', '.join('%s %s' % pair for pair in row.items())), flush=True)
     chosen = dict(SIZES, **(LARGE if options.large or options.only in LARGE else {}))
     for name, recipe in chosen.items():
         if options.only not in (None, name):

@@ -31,6 +31,7 @@ static const struct command_option stats_options[] = {
 static const struct command_option fabric_options[] = {
 	{ "--sm",	0, NULL, "opensm manages it, on the first host" },
 	{ "--name",	0, "NAME", "for VERBATIM_FABRIC; the file's without its ending" },
+	{ "--mode",	0, "0755", "others may use it, of a --name that is a directory" },
 	{ "--script",	0, "FILE", "lines for the console, done at the beginning" },
 	{ "--trace",	0, "FILE", "every packet on every cable, for tshark and Wireshark" },
 	{ "--make",	0, "RECIPE", "print the file of a topology: fattree leaves=4, ring, torus ..." },
@@ -112,7 +113,7 @@ const struct command commands[] = {
 		      "verbatim link rename vb_eth1 mlx5_0\ta name that a script expects\n"
 		      "verbatim link show --json\tfor programs\n" },
 	{ .name = "fabric", .run = fabric_command, .operand = OPERAND_FILE,
-	  .arguments = "FILE [--sm] [--name NAME] [--script FILE] [--trace FILE] "
+	  .arguments = "FILE [--sm] [--name NAME] [--mode MODE] [--script FILE] [--trace FILE] "
 		       "[-- COMMAND [ARGUMENT]...] | --make RECIPE... | --list",
 	  .text = "a virtual InfiniBand fabric: switches, cables and HCAs of a file, for\n"
 		  "opensm and other programs on this host",

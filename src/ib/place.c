@@ -60,8 +60,11 @@ static void place_root(char root[PATH_MAX], char parent[PATH_MAX])
 	snprintf(root, PATH_MAX, "%s/verbatim-%u", parent, (unsigned)geteuid());
 }
 
-/* 0: it is a directory of ours, or of root, into which nobody else writes. */
-static int place_check(const char *path, char why[PLACE_WHY_MAX])
+/*
+ * 0: it is a directory of ours, or of root, into which nobody else writes. @named: who has set
+ * VERBATIM_FABRIC to this very path means its owner.
+ */
+static int place_check(const char *path, bool named, char why[PLACE_WHY_MAX])
 {
 	struct stat status;
 
@@ -73,7 +76,7 @@ static int place_check(const char *path, char why[PLACE_WHY_MAX])
 				    path);
 	if (!S_ISDIR(status.st_mode))
 		return place_refuse(why, EACCES, "%s is no directory: remove it", path);
-	if (status.st_uid != geteuid() && status.st_uid != 0)
+	if (!named && status.st_uid != geteuid() && status.st_uid != 0)
 		return place_refuse(why, EACCES,
 				    "%s belongs to user %u, who could pretend to be the fabric: "
 				    "set TMPDIR or XDG_RUNTIME_DIR to a directory of yours",
@@ -90,7 +93,7 @@ static int place_make_one(const char *path, char why[PLACE_WHY_MAX])
 	if (mkdir(path, 0700) && errno != EEXIST)
 		return place_refuse(why, errno, "cannot make the directory %s: %s", path,
 				    strerror(errno));
-	return place_check(path, why);
+	return place_check(path, false, why);
 }
 
 static int place_path(const char *fabric, char root[PATH_MAX], char path[PATH_MAX],
@@ -133,23 +136,32 @@ int place_find(const char *fabric, char path[PATH_MAX], char why[PLACE_WHY_MAX])
 				    "no fabric runs: verbatim fabric FILE --name %s starts it",
 				    fabric);
 	if (!err && *root)
-		err = place_check(root, why);
+		err = place_check(root, false, why);
 	if (err || !access(path, F_OK))
-		return err ? err : place_check(path, why);
+		return err ? err : place_check(path, !*root, why);
 	place_list(names, sizeof(names));
 	return place_refuse(why, ENOENT,
 			    "no fabric '%s' runs%s%s: verbatim fabric FILE --name %s starts it",
 			    fabric, *names ? "; there are: " : "", names, *root ? fabric : "NAME");
 }
 
-int place_make(const char *fabric, char path[PATH_MAX], char why[PLACE_WHY_MAX])
+int place_make(const char *fabric, unsigned mode, char path[PATH_MAX], char why[PLACE_WHY_MAX])
 {
 	char root[PATH_MAX];
 	int err = place_path(fabric, root, path, why);
 
+	if (!err && *root && mode != PLACE_MODE)
+		return place_refuse(why, EINVAL,
+				    "--mode: others find a fabric by its directory: choose one, "
+				    "--name /run/%s, and tell them VERBATIM_FABRIC=/run/%s",
+				    fabric, fabric);
 	if (!err && *root)
 		err = place_make_one(root, why);
-	return err ? err : place_make_one(path, why);
+	if (!err)
+		err = place_make_one(path, why);
+	if (!err && mode != PLACE_MODE && chmod(path, mode))
+		err = place_refuse(why, errno, "%s: %s", path, strerror(errno));
+	return err;
 }
 
 void place_list(char *names, size_t size)
@@ -161,7 +173,7 @@ void place_list(char *names, size_t size)
 
 	names[0] = '\0';
 	place_root(root, parent);
-	directory = place_check(root, why) ? NULL : opendir(root);
+	directory = place_check(root, false, why) ? NULL : opendir(root);
 	while (directory && (entry = readdir(directory))) {
 		snprintf(path, sizeof(path), "%s/%s/ctl", root, entry->d_name);
 		if (!place_name_is_right(entry->d_name) || access(path, F_OK))

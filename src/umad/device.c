@@ -36,7 +36,17 @@ static void port_take(void *context, const struct ctl_head *head, const char *bo
 		return;
 	}
 	list->port = larger;
-	memcpy(&list->port[list->count++], body, sizeof(*larger));
+	larger += list->count++;
+	memcpy(larger, body, sizeof(*larger));
+	/* The fabric may be that of another user: its texts end where they have to. */
+	larger->device[sizeof(larger->device) - 1] = '\0';
+	larger->description[sizeof(larger->description) - 1] = '\0';
+	larger->model[sizeof(larger->model) - 1] = '\0';
+	larger->firmware[sizeof(larger->firmware) - 1] = '\0';
+	larger->revision[sizeof(larger->revision) - 1] = '\0';
+	larger->speed[sizeof(larger->speed) - 1] = '\0';
+	if (larger->pkeys > CTL_PKEYS_MAX)
+		larger->pkeys = CTL_PKEYS_MAX;
 }
 
 int umad_ports(struct ctl_port **ports, unsigned *count)

@@ -248,6 +248,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
 	room = (struct room){ .listener = -1,
 			      .inotify = -1,
 			      .pause_us = FABRIC_NEVER,
+			      .mode = 0700,
 			      .name = "fuzz",
 			      .directory = "/nonexistent" };
 	list_init(&room.visitors);

@@ -517,31 +517,32 @@ static const struct word {
 	const char *name, *arguments;
 	int (*run)(struct room *room, int count, char **word, FILE *out);
 	const char *text;
+	bool looks;			/* changes nothing: for everybody */
 } words[] = {
-	{ "cable", "NODE[PORT] pull|plug", word_cable, "without [PORT]: all of the node" },
-	{ "node", "NODE on|off", word_node, "its power; when it comes back it has forgotten all" },
-	{ "show", "[NODE]", word_show, "nodes, ports, states, LIDs" },
-	{ "route", "FROM TO", word_route, "hop by hop, as the forwarding tables say" },
-	{ "hosts", "", word_hosts, "names for VERBATIM_NODE" },
-	{ "programs", "", word_programs, "that have a port open" },
-	{ "statistics", "", word_statistics, "MADs since the start" },
-	{ "print", "", word_print, "the fabric as a file" },
-	{ "wait", "SECONDS | up", word_wait, "up: until every host port is Active" },
-	{ "help", "", word_help, "!FILE: lines of a file" },
-	{ "quit", "", word_quit, "ends the fabric" },
+	{ "cable", "NODE[PORT] pull|plug", word_cable, "without [PORT]: all of the node", false },
+	{ "node", "NODE on|off", word_node, "its power; when it is back it has forgotten all", false },
+	{ "show", "[NODE]", word_show, "nodes, ports, states, LIDs", true },
+	{ "route", "FROM TO", word_route, "hop by hop, as the forwarding tables say", true },
+	{ "hosts", "", word_hosts, "names for VERBATIM_NODE", true },
+	{ "programs", "", word_programs, "that have a port open", true },
+	{ "statistics", "", word_statistics, "MADs since the start", true },
+	{ "print", "", word_print, "the fabric as a file", true },
+	{ "wait", "SECONDS | up", word_wait, "up: until every host port is Active", false },
+	{ "help", "", word_help, "!FILE: lines of a file", true },
+	{ "quit", "", word_quit, "ends the fabric", false },
 	/* ibsim's */
-	{ "Link", "NODE[PORT] NODE[PORT]", word_link, "plugs the cable in" },
-	{ "Relink", "[NODE[PORT]]", word_relink, "plugs in all, or those of a node" },
-	{ "Unlink", "NODE[PORT]", word_unlink, "pulls" },
-	{ "Clear", "NODE[PORT]", word_clear, "pulls, and restarts a node" },
-	{ "Error", "NODE[PORT] PERCENT [ATTR]", word_error, "of what comes in is lost" },
-	{ "Verbose", "[0|1]", word_verbose, "1: each MAD that is lost" },
-	{ "Start", "", word_start, "it has begun already" },
-	{ "Guid", "NODE[PORT]", word_guid, "shows it" },
-	{ "Baselid", "NODE[PORT]", word_baselid, "shows it" },
-	{ "Dump", "[NODE]", word_show, "as show" },
-	{ "Attached", "", word_programs, "as programs" },
-	{ NULL, NULL, NULL, NULL },
+	{ "Link", "NODE[PORT] NODE[PORT]", word_link, "plugs the cable in", false },
+	{ "Relink", "[NODE[PORT]]", word_relink, "plugs in all, or those of a node", false },
+	{ "Unlink", "NODE[PORT]", word_unlink, "pulls", false },
+	{ "Clear", "NODE[PORT]", word_clear, "pulls, and restarts a node", false },
+	{ "Error", "NODE[PORT] PERCENT [ATTR]", word_error, "of what comes in is lost", false },
+	{ "Verbose", "[0|1]", word_verbose, "1: each MAD that is lost", false },
+	{ "Start", "", word_start, "it has begun already", false },
+	{ "Guid", "NODE[PORT]", word_guid, "shows it", true },
+	{ "Baselid", "NODE[PORT]", word_baselid, "shows it", true },
+	{ "Dump", "[NODE]", word_show, "as show", true },
+	{ "Attached", "", word_programs, "as programs", true },
+	{ NULL, NULL, NULL, NULL, false },
 };
 
 static int word_help(struct room *room, int count, char **word, FILE *out)
@@ -590,12 +591,16 @@ static const struct word *word_find(const char *name)
 	return NULL;
 }
 
-static int words_run(struct room *room, int count, char **word, FILE *out)
+static int words_run(struct room *room, int count, char **word, bool looks, FILE *out)
 {
 	const struct word *row = word_find(strcmp(word[0], "?") ? word[0] : "help");
 	struct nearest_word nearest = nearest_begin(word[0]);
 	int err;
 
+	if (looks && (word[0][0] == '!' || (row && !row->looks))) {
+		fprintf(out, "%s is for the user that runs the fabric\n", word[0]);
+		return EPERM;
+	}
 	if (word[0][0] == '!') {	/* ibsim's: lines of a file, "!FILE" or "! FILE" */
 		const char *path = word[0][1] || count < 2 ? word[0] + 1 : word[1];
 
@@ -613,12 +618,12 @@ static int words_run(struct room *room, int count, char **word, FILE *out)
 	return EINVAL;
 }
 
-int console_line(struct room *room, char *line, FILE *out)
+int console_line(struct room *room, char *line, bool looks, FILE *out)
 {
 	char *word[WORDS];
 	int count = split(line, word, WORDS);
 
-	return count ? words_run(room, count, word, out) : 0;
+	return count ? words_run(room, count, word, looks, out) : 0;
 }
 
 /* ---- sources of lines ---- */
@@ -663,14 +668,14 @@ static void console_run(struct console *console, char *line)
 
 		if (!out)
 			return;
-		err = words_run(room, count, word, out);
+		err = words_run(room, count, word, false, out);
 		fclose(out);
 		if (err)
 			printf("%s:%u: ", console->name, console->number);
 		fputs(text, stdout);
 		free(text);
 	} else {
-		words_run(room, count, word, stdout);
+		words_run(room, count, word, false, stdout);
 	}
 	fflush(stdout);
 }

@@ -173,7 +173,7 @@ int issm_path(struct room *room, uint32_t node, uint32_t port, char path[PATH_MA
 		return ENOMEM;
 	issm_full_path(issm, path);
 	unlink(path);
-	if (mkfifo(path, 0600)) {
+	if (mkfifo(path, 0600) || chmod(path, 0600 | (room->mode & 0044))) {
 		int err = errno;
 
 		list_remove(&issm->node);

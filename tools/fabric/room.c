@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * verbatim fabric FILE [--sm] [--name NAME] [--script FILE] [--trace FILE]
+ * verbatim fabric FILE [--sm] [--name NAME] [--mode MODE] [--script FILE] [--trace FILE]
  *                 [-- COMMAND [ARGUMENT]...]: a virtual InfiniBand fabric, until it is ended: Ctrl-C,
  * "quit", a signal, or the end of the command. See room.h.
  *
@@ -414,7 +414,7 @@ static int failed(const char *what, int err)
 static int room_open(struct room *room)
 {
 	char why[PLACE_WHY_MAX];
-	int err = place_make(room->name, room->directory, why);
+	int err = place_make(room->name, room->mode, room->directory, why);
 
 	if (err) {
 		fprintf(stderr, "verbatim fabric: %s\n", why);
@@ -484,6 +484,7 @@ static void room_greet(struct room *room)
 struct options {
 	const char *file, *name, *script, *trace;
 	bool sm, list, make;
+	unsigned mode;
 	char recipe[RECIPE_MAX];
 };
 
@@ -617,6 +618,16 @@ static int list_fabrics(void)
 	return EXIT_SUCCESS;
 }
 
+/* Others may look for a fabric and use it; if they could write, they could be it. */
+static bool parse_mode(const char *text, unsigned *mode)
+{
+	char *end;
+	unsigned long value = strtoul(text, &end, 8);
+
+	*mode = (unsigned)value;
+	return !*end && (value == 0700 || value == 0750 || value == 0755);
+}
+
 /* The index of the command in @argv, argc: none, -1: wrong. */
 static int parse(int argc, char **argv, struct options *options)
 {
@@ -630,6 +641,12 @@ static int parse(int argc, char **argv, struct options *options)
 			options->name = reader.value;
 		} else if (!strcmp(word, "--script")) {
 			options->script = reader.value;
+		} else if (!strcmp(word, "--mode")) {
+			if (!parse_mode(reader.value, &options->mode)) {
+				usage_error("fabric", "--mode %s: expected 0700, 0750 or 0755",
+					    reader.value);
+				return -1;
+			}
 		} else if (!strcmp(word, "--trace")) {
 			options->trace = reader.value;
 		} else if (!strcmp(word, "--list")) {
@@ -700,7 +717,7 @@ int fabric_command(int argc, char **argv)
 {
 	struct room room = { .epoll = -1, .listener = -1, .lock = -1, .inotify = -1, .signals = -1,
 			     .pause_us = FABRIC_NEVER };
-	struct options options = { 0 };
+	struct options options = { .mode = PLACE_MODE };
 	struct fabric_errors errors = { 0 };
 	struct fabric_files files = { .read = read_included };
 	int first = parse(argc, argv, &options), status;
@@ -728,6 +745,7 @@ int fabric_command(int argc, char **argv)
 		return EXIT_FAILURE;
 	}
 	name_from_file(options.file, name);
+	room.mode = options.mode;
 	room.name = options.name ? options.name : name;
 	list_init(&room.visitors);
 	list_init(&room.issms);

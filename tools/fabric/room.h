@@ -51,6 +51,7 @@ struct room {
 	struct agents *agents;
 	const char *name;
 	char directory[PATH_MAX];
+	unsigned mode;			/* of the directory: whether others may come */
 	uint64_t now_us;
 	int epoll, listener, lock, inotify, signals;
 	struct watch listener_watch, inotify_watch, signals_watch;
@@ -104,8 +105,8 @@ void visitors_list(struct room *room, FILE *out);
 
 /* ---- console.c ---- */
 
-/* Does what a line says; what there is to say goes to @out. 0 or errno. */
-int console_line(struct room *room, char *line, FILE *out);
+/* Does what a line says; what there is to say goes to @out. @looks: changes nothing. 0 or errno. */
+int console_line(struct room *room, char *line, bool looks, FILE *out);
 /* Reads lines from @fd, which is closed at its end but for stdin; @name: of a script, or NULL. 0 or
  * errno. */
 int console_open(struct room *room, int fd, const char *name);

@@ -45,6 +45,7 @@ struct visitor {
 	bool waits;			/* for room in its socket */
 	bool told;			/* that it loses MADs */
 	pid_t pid;
+	bool owner;			/* of the fabric, or root */
 	char program[32];
 	/* of a port that it has open */
 	struct agents_file *file;
@@ -316,7 +317,7 @@ static void visitor_command(struct visitor *visitor, char *line)
 
 	if (!out)
 		return visitor_end(visitor, ENOMEM, 0, "no memory");
-	err = console_line(visitor->room, line, out);
+	err = console_line(visitor->room, line, !visitor->owner, out);
 	fclose(out);
 	if (!err)
 		visitor_text(visitor, text, bytes);
@@ -482,15 +483,21 @@ void visitors_reap(struct room *room)
 
 /* ---- coming and going ---- */
 
+static bool is_owner(const struct ucred *ucred)
+{
+	return ucred->uid == geteuid() || ucred->uid == 0;
+}
+
 static void visitor_name(struct visitor *visitor)
 {
-	struct ucred ucred = { .pid = 0 };
+	struct ucred ucred = { .uid = (uid_t)-1 };
 	socklen_t bytes = sizeof(ucred);
 	char path[64];
 	FILE *file;
 
 	getsockopt(visitor->fd, SOL_SOCKET, SO_PEERCRED, &ucred, &bytes);
 	visitor->pid = ucred.pid;
+	visitor->owner = is_owner(&ucred);
 	strcpy(visitor->program, "a program");
 	snprintf(path, sizeof(path), "/proc/%d/comm", (int)ucred.pid);
 	file = fopen(path, "re");
@@ -504,14 +511,20 @@ static void visitor_name(struct visitor *visitor)
 	fclose(file);
 }
 
-/* The user that runs the fabric, and root. */
-static bool is_welcome(int fd)
+/* The user that runs the fabric, and root; others whom its directory lets in. */
+static bool is_welcome(const struct room *room, int fd)
 {
 	struct ucred ucred = { .uid = (uid_t)-1 };
 	socklen_t bytes = sizeof(ucred);
 
 	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &ucred, &bytes) &&
-	       (ucred.uid == geteuid() || ucred.uid == 0);
+	       (room->mode & 0077 || is_owner(&ucred));
+}
+
+/* To speak to a socket takes the right to write to it: of all who may look into the directory. */
+static unsigned socket_mode(const struct room *room)
+{
+	return 0600u | (room->mode & 0040 ? 0060u : 0) | (room->mode & 0004 ? 0006u : 0);
 }
 
 /* Those that have opened no port are the ones that can come again. */
@@ -535,7 +548,7 @@ static void visitor_enter(struct room *room, int fd)
 
 	if (room->visitor_count >= VISITORS_MAX)
 		make_place(room);
-	if (is_welcome(fd) && room->visitor_count < 2 * VISITORS_MAX)
+	if (is_welcome(room, fd) && room->visitor_count < 2 * VISITORS_MAX)
 		visitor = calloc(1, sizeof(*visitor));
 	if (!visitor) {
 		close(fd);
@@ -588,7 +601,7 @@ int visitors_open(struct room *room)
 	if (room->listener < 0)
 		return errno;
 	if (bind(room->listener, (struct sockaddr *)&address, sizeof(address)) ||
-	    chmod(address.sun_path, 0600) || listen(room->listener, BACKLOG))
+	    chmod(address.sun_path, socket_mode(room)) || listen(room->listener, BACKLOG))
 		return errno;
 	return room_watch(room, room->listener, &room->listener_watch, EPOLLIN);
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/test_random.h"
 #include "fabric/agents.h"
 #include "fabric/test_fabric.h"
 
@@ -261,6 +262,104 @@ static void segments_reach_a_program_that_puts_them_together(void **unused)
 	agents_close(server.file);
 }
 
+/* ---- a subnet that loses MADs, in a time of its own ---- */
+
+#define REQUESTS	200u
+
+/* What a program was told of each of its requests, by TID. */
+struct asker {
+	unsigned answers[REQUESTS], timeouts[REQUESTS], others;
+};
+
+static void asker_receive(void *user, const uint8_t *message, size_t bytes)
+{
+	struct asker *asker = user;
+	struct agent_header header;
+	const uint8_t *mad = message + sizeof(header);
+	uint32_t tid = get_be32(mad + 12);
+
+	memcpy(&header, message, sizeof(header));
+	if (tid >= REQUESTS || mad[16] || mad[17] != 0x11)
+		asker->others++;
+	else if (header.status == ETIMEDOUT)
+		asker->timeouts[tid]++;
+	else if (!header.status && mad[3] == MAD_METHOD_GET_RESPONSE)
+		asker->answers[tid]++;
+	else
+		asker->others++;
+}
+
+/* A Get of NodeInfo by a directed route to sw2, or to the host behind it. */
+static void ask_node_info(struct agents_file *file, uint32_t id, uint32_t tid, uint64_t *random)
+{
+	struct agent_header header = { .agent = id,
+				       .timeout_ms = 10 + (uint32_t)test_random(random) % 90,
+				       .retries = (uint32_t)test_random(random) % 4,
+				       .lid = { 0xff, 0xff } };
+	uint8_t message[sizeof(header) + MAD_BYTES] = { 0 }, *mad = message + sizeof(header);
+
+	memcpy(message, &header, sizeof(header));
+	mad_write(&(struct mad_header){ .base_version = 1, .class = MAD_CLASS_SUBNET_DIRECTED,
+					.class_version = 1, .method = MAD_METHOD_GET,
+					.attribute_id = 0x11, .transaction_id = tid }, mad);
+	put_be32(mad + SMP_DR_SLID, 0xffffffff);
+	mad[SMP_HOP_COUNT] = (uint8_t)(2 + test_random(random) % 2);
+	memcpy(mad + SMP_INITIAL_PATH, "\0\1\3\1", 4);
+	assert_int_equal(agents_write(file, message, sizeof(message), world.now_us), 0);
+}
+
+/*
+ * Cables that lose a third of all, are pulled and plugged in again: every request ends, once, by
+ * its answer or by its timeout.
+ */
+static void whatever_is_lost_each_request_ends_once(void **unused)
+{
+	static const struct agents_ops calls = { .receive = asker_receive };
+	struct agent_request request = { .class = MAD_CLASS_SUBNET_DIRECTED, .class_version = 1 };
+	struct agents *before = agents;
+
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		uint64_t random = seed, deadline_us;
+		struct asker asker = { .others = 0 };
+		struct agents_file *file;
+		uint32_t id = AGENTS_ANY;
+		unsigned asked = 0, answered = 0;
+
+		agents = agents_new(world.fabric, &calls);
+		file = agents_open(agents, HOST1, 1, &asker);
+		assert_int_equal(agents_register(file, &request, &id), 0);
+		assert_int_equal(fabric_set_errors(world.fabric, SW2, 3, 33, 0), 0);
+		assert_int_equal(fabric_set_errors(world.fabric, HOST1, 1, 20, 0), 0);
+		while (asked < REQUESTS || agents_deadline_us(agents) != FABRIC_NEVER) {
+			if (asked < REQUESTS)
+				ask_node_info(file, id, asked++, &random);
+			if (test_random(&random) % 16 == 0)
+				fabric_set_cable(world.fabric, SW1, 3, test_random(&random) % 2,
+						 world.now_us);
+			deadline_us = agents_deadline_us(agents);
+			world.now_us += test_random(&random) % (20 * MS);
+			if (asked == REQUESTS && deadline_us != FABRIC_NEVER &&
+			    deadline_us > world.now_us)
+				world.now_us = deadline_us;
+			agents_timer(agents, world.now_us);
+			fabric_timer(world.fabric, world.now_us);
+		}
+		for (unsigned i = 0; i < REQUESTS; i++) {
+			if (asker.answers[i] + asker.timeouts[i] != 1)
+				fail_msg("seed %u, request %u: %u answers, %u timeouts",
+					 (unsigned)seed, i, asker.answers[i], asker.timeouts[i]);
+			answered += asker.answers[i];
+		}
+		assert_int_equal(asker.others, 0);
+		assert_in_range(answered, 1, REQUESTS - 1);
+		agents_free(agents);
+		fabric_set_cable(world.fabric, SW1, 3, true, world.now_us);
+	}
+	fabric_set_errors(world.fabric, SW2, 3, 0, 0);
+	fabric_set_errors(world.fabric, HOST1, 1, 0, 0);
+	agents = before;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,6 +368,7 @@ int main(void)
 		cmocka_unit_test(silence_ends_after_the_last_retry),
 		cmocka_unit_test(what_cannot_be_sent_times_out),
 		cmocka_unit_test(segments_reach_a_program_that_puts_them_together),
+		cmocka_unit_test(whatever_is_lost_each_request_ends_once),
 	};
 
 	return cmocka_run_group_tests(tests, agents_begin, agents_finish);

@@ -21,6 +21,7 @@ static const char *const setting_variables[] = {
 #undef CONFIG_NUMBER
 #undef CONFIG_TEXT
 	"VERBATIM_CONFIG", "VERBATIM_LOG", "VERBATIM_EXPLAIN", "VERBATIM_FAULT", "VERBATIM_TRACE",
+	"VERBATIM_CHECK",
 };
 
 static void check_variable(const char *entry)

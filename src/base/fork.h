@@ -21,6 +21,7 @@ enum fork_rank {
 	FORK_PRELOAD,		/* anew: table_lock, sets_lock, relays_lock, those of twins (rspreload) */
 	FORK_RSOCKETS,		/* anew: service_lock, entry_locks */
 	FORK_DEVICES,		/* devices_lock (rdmacm) */
+	FORK_CHECK,		/* check_lock */
 	FORK_CM,		/* anew: start_lock, agent.lock */
 	FORK_MAD,		/* anew: opening, calling, deadlines */
 	FORK_PROCESS,		/* process_lock; of QP1, claims and watched slots */

@@ -54,10 +54,10 @@ static const char variables[] =
 #undef CONFIG_NUMBER
 #undef CONFIG_TEXT
 
-/* Variables read by base/log.c, engine/injection.c and trace/; and the file's. */
+/* Variables read by base/log.c, engine/injection.c, trace/ and check/; and the file's. */
 #define OTHER_VARIABLES(X) \
 	X("VERBATIM_CONFIG") X("VERBATIM_LOG") X("VERBATIM_EXPLAIN") X("VERBATIM_FAULT") \
-	X("VERBATIM_TRACE")
+	X("VERBATIM_TRACE") X("VERBATIM_CHECK")
 #define PREFIX		"VERBATIM_"
 #define PREFIX_LENGTH	(sizeof(PREFIX) - 1)
 #define OTHER_ENTRY(name) name,

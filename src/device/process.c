@@ -15,6 +15,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/tsan.h"
+#include "check/check.h"
 #include "device/internal.h"
 #include "device/observer.h"
 #include "engine/injection.h"
@@ -342,6 +343,7 @@ static void leave_at_exit(void)
 __attribute__((destructor)) static void at_exit(void)
 {
 	tsan_enter();
+	check_finish();
 	leave_at_exit();
 	trace_file_finish();
 	tsan_leave();
@@ -349,8 +351,10 @@ __attribute__((destructor)) static void at_exit(void)
 
 int hca_get(struct hca **hca)
 {
-	int err = trace_file_open();
+	int err = check_start();
 
+	if (!err)
+		err = trace_file_open();
 	fork_register(FORK_PROCESS, &fork_handlers);
 	trace_connect();
 	lock_acquire(&process_lock);

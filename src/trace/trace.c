@@ -75,6 +75,8 @@ static uint32_t what_is_wanted(void)
 	if (trace_file_is_open())
 		wanted |=
 			TRACE_PACKETS | TRACE_FILE | (trace_file_as_packets() ? TRACE_PAYLOAD : 0);
+	/* A check that runs goes on. */
+	wanted |= atomic_load(&trace_wanted) & TRACE_CHECK;
 	return wanted | (log_is_on(LOG_PACKET) ? TRACE_LOG : 0);
 }
 
@@ -93,7 +95,7 @@ static void trace_switch(void)
 		log_listen(wanted & TRACE_EXPLAIN ? trace_explanation : NULL);
 		tracepoint_listen(TRACEPOINT_TRACE, wanted & TRACE_KINDS ? trace_take : NULL);
 		if (function)
-			function((wanted & TRACE_KINDS) != 0);
+			function((wanted & (TRACE_KINDS | TRACE_CHECK)) != 0);
 	} while (what_is_wanted() != wanted);
 }
 
@@ -124,7 +126,7 @@ static void trace_after_fork_parent(void) RELEASES(trace.lock)
 /* The ring is the parent's: a child that opens a device gets one of its own. */
 static void trace_after_fork_child(void) RELEASES(trace.lock)
 {
-	atomic_store(&trace_wanted, 0);
+	atomic_fetch_and(&trace_wanted, TRACE_CHECK);
 	log_listen(NULL);
 	tracepoint_listen(TRACEPOINT_TRACE, NULL);
 	trace_file_after_fork(true);

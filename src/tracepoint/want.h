@@ -21,6 +21,7 @@ enum trace_want {
 	TRACE_PAYLOAD		= 1 << 16,
 	TRACE_LOG		= 1 << 17,	/* not the tracer's: VERBATIM_LOG=packet, ... */
 	TRACE_FILE		= 1 << 18,	/* ... and VERBATIM_TRACE */
+	TRACE_CHECK		= 1 << 19,	/* of the program's calls: check/check.h */
 };
 #define TRACE_KINDS 0x1ffu
 

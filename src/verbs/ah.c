@@ -5,6 +5,7 @@
  */
 #include <arpa/inet.h>
 
+#include "verbs/check.h"
 #include "verbs/trace.h"
 #include "verbs/verbs.h"
 
@@ -25,6 +26,9 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	if (err)
 		return fail(err);
 	ah->ibv.context = pd->context;
+	verbs_checked(.what = CHECK_MADE, .kind = CHECK_AH, .call = "ibv_create_ah",
+		      .object = CHECK_HANDLE(ah), .context = CHECK_HANDLE(pd->context),
+		      .pd = CHECK_HANDLE(domain));
 	return &ah->ibv;
 }
 
@@ -36,7 +40,9 @@ int ibv_destroy_ah(struct ibv_ah *ah)
 
 	if (!ah)
 		return refuse_null("ibv_destroy_ah", "ah");
+	verbs_checked_ending(AH, "ibv_destroy_ah", ah);
 	err = hca_destroy_ah(to_hca(ah->context), to_ah(ah));
+	verbs_checked_ended(AH, "ibv_destroy_ah", ah, err);
 	verbs_traced("ibv_destroy_ah", began_ns, err);
 	return err;
 }

@@ -15,6 +15,7 @@
 #include "base/fork.h"
 #include "base/lock.h"
 #include "verbs/live.h"
+#include "verbs/check.h"
 #include "verbs/trace.h"
 #include "verbs/verbs.h"
 
@@ -136,9 +137,12 @@ static struct ibv_context *context_publish(struct context *context, struct verbs
 	trace_set_switch(contexts_trace);
 	lock_acquire(&contexts_lock);
 	list_add_tail(&contexts, &context->node);
-	if (trace_wants(TRACE_KINDS))
+	if (trace_wants(TRACE_KINDS | TRACE_CHECK))
 		verbs_trace_context(&context->ibv.context.ops, true);
 	lock_release(&contexts_lock);
+	check_set_device(&verbs_check_device);
+	verbs_checked(.what = CHECK_MADE, .kind = CHECK_CONTEXT, .call = "ibv_open_device",
+		      .object = CHECK_HANDLE(&context->ibv.context));
 	return &context->ibv.context;
 }
 
@@ -263,10 +267,12 @@ int ibv_close_device(struct ibv_context *ibv)
 		return minus_one(refuse_null("ibv_close_device", "context"));
 	context = to_context(ibv);
 	file = hca_file_number(context->hca);
+	verbs_checked_ending(CONTEXT, "ibv_close_device", ibv);
 	if (!context_close(context, file)) {
 		explain("ibv_close_device: the context was closed before");
 		return minus_one(EINVAL);
 	}
+	verbs_checked_ended(CONTEXT, "ibv_close_device", ibv, 0);
 	if (hca_close(context->hca)) {
 		live_forget_file(file);
 		while ((context = context_take_closed(file)))

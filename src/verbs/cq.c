@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Completion queues: ibv_create_cq(3), ibv_poll_cq(3), ibv_resize_cq(3). Extended: cq_ex.c. */
+#include "verbs/check.h"
 #include "verbs/trace.h"
 #include "verbs/verbs.h"
 
@@ -23,6 +24,10 @@ struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *at
 	cq->ibv.context = context;
 	cq->ibv.channel = attr->channel;
 	cq->ibv.cq_context = attr->cq_context;
+	verbs_checked(.what = CHECK_MADE, .kind = CHECK_CQ, .call = "ibv_create_cq",
+		      .object = CHECK_HANDLE(cq), .number = cq->number,
+		      .context = CHECK_HANDLE(context), .channel = CHECK_HANDLE(attr->channel),
+		      .count = (uint32_t)cq->ibv.cqe);
 	tsan_before(cq);
 	return cq;
 }
@@ -90,7 +95,9 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 	if (!cq)
 		return refuse_null("ibv_destroy_cq", "cq");
 	number = to_cq(cq)->number;
+	verbs_checked_ending(CQ, "ibv_destroy_cq", cq);
 	err = hca_destroy_cq(to_hca(cq->context), to_cq(cq));
+	verbs_checked_ended(CQ, "ibv_destroy_cq", cq, err);
 	verbs_traced("ibv_destroy_cq", began_ns, err, .cq = SOME(number));
 	return err;
 }

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "verbs/check.h"
 #include "verbs/trace.h"
 #include "verbs/verbs.h"
 
@@ -221,6 +222,45 @@ static void read_tm_info(struct ibv_cq_ex *ibv, struct ibv_wc_tm_info *info)
 	info->priv = matched ? current->wc.src_qp : 0;
 }
 
+/* Twins for a program that is checked. */
+
+static int next_poll_checked(struct ibv_cq_ex *ibv)
+{
+	int err = (tsan_is_on() ? next_poll_tsan : next_poll)(ibv);
+
+	if (!err)
+		verbs_check_completion(to_cq_ex(ibv), &to_cq_ex(ibv)->current.wc);
+	verbs_check_polled(to_cq_ex(ibv), 1, !err);
+	return err;
+}
+
+static int start_poll_told(struct ibv_cq_ex *ibv, int err)
+{
+	if (!err)
+		verbs_check_completion(to_cq_ex(ibv), &to_cq_ex(ibv)->current.wc);
+	if (!err || err == ENOENT)
+		verbs_check_polled(to_cq_ex(ibv), 1, !err);
+	return err;
+}
+
+static int start_poll_checked(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
+	TRY_ACQUIRES(0, to_cq_ex(ibv)->poll_lock)
+{
+	return start_poll_told(ibv, (tsan_is_on() ? start_poll_tsan : start_poll)(ibv, attr));
+}
+
+static int start_poll_alone_checked(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
+{
+	return start_poll_told(
+		ibv, (tsan_is_on() ? start_poll_alone_tsan : start_poll_alone)(ibv, attr));
+}
+
+static void cq_ex_watch(struct ibv_cq_ex *ibv, bool single_threaded)
+{
+	ibv->start_poll = single_threaded ? start_poll_alone_checked : start_poll_checked;
+	ibv->next_poll = next_poll_checked;
+}
+
 static void cq_ex_fill(struct ibv_cq_ex *ibv, bool single_threaded)
 {
 	ibv->start_poll = single_threaded ? start_poll_alone : start_poll;
@@ -230,6 +270,8 @@ static void cq_ex_fill(struct ibv_cq_ex *ibv, bool single_threaded)
 		ibv->start_poll = single_threaded ? start_poll_alone_tsan : start_poll_tsan;
 		ibv->next_poll = next_poll_tsan;
 	}
+	if (check_is_on())
+		cq_ex_watch(ibv, single_threaded);
 	ibv->read_opcode = read_opcode;
 	ibv->read_vendor_err = read_vendor_err;
 	ibv->read_byte_len = read_byte_len;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Device memory: ibv_alloc_dm(3), ibv_memcpy_to_dm(3), ibv_reg_dm_mr(3), ibv_import_dm(3). */
+#include "verbs/check.h"
 #include "verbs/verbs.h"
 
 static int copy_to_dm(struct ibv_dm *dm, uint64_t offset, const void *from, size_t length)
@@ -86,5 +87,7 @@ struct ibv_mr *dm_reg_mr_verb(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t off
 	if (err)
 		return fail(err);
 	mr->ibv.context = pd->context;
+	if (check_is_on())
+		verbs_check_mr("ibv_reg_dm_mr", mr, domain, 0, UINT64_MAX);
 	return &mr->ibv;
 }

@@ -3,6 +3,7 @@
  * ibv_reg_mr(3), ibv_rereg_mr(3), ibv_dereg_mr(3) and their variants, ibv_import_mr(3), ibv_alloc_null_mr(3),
  * ibv_advise_mr(3).
  */
+#include "verbs/check.h"
 #include "verbs/trace.h"
 #include "verbs/verbs.h"
 
@@ -33,6 +34,8 @@ struct ibv_mr *mr_register_verb(const char *call, struct ibv_pd *pd, void *addre
 	if (err)
 		return fail(err);
 	mr->ibv.context = pd->context;
+	if (check_is_on())
+		verbs_check_mr(call, mr, domain, iova, length);
 	return &mr->ibv;
 }
 
@@ -84,6 +87,10 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
 				   (unsigned)access);
 	if (!err) {
 		tsan_deregistered(mr->lkey);
+		if (check_is_on())
+			verbs_check_mr("ibv_rereg_mr", to_mr(mr),
+				       domain ? domain : (struct pd *)mr->pd, (uintptr_t)mr->addr,
+				       mr->length);
 		return 0;
 	}
 	errno = err;
@@ -100,9 +107,11 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	if (!mr)
 		return refuse_null("ibv_dereg_mr", "mr");
 	rkey = mr->rkey;
+	verbs_checked_ending(MR, "ibv_dereg_mr", mr);
 	err = hca_dereg_mr(to_hca(mr->context), to_mr(mr));
 	if (!err)
 		tsan_deregistered(rkey);	/* the lkey, too */
+	verbs_checked_ended(MR, "ibv_dereg_mr", mr, err);
 	verbs_traced("ibv_dereg_mr", began_ns, err, .rkey = SOME(rkey));
 	return err;
 }
@@ -123,6 +132,8 @@ struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 		return fail(err);
 	mr->ibv.context = pd->context;
 	mr->ibv.pd = pd;
+	if (check_is_on())
+		verbs_check_mr("ibv_import_mr", mr, NULL, 0, UINT64_MAX);
 	return &mr->ibv;
 }
 
@@ -130,10 +141,12 @@ void ibv_unimport_mr(struct ibv_mr *mr)
 {
 	CALL();
 
-	if (!mr)
+	if (!mr) {
 		errno = refuse_null("ibv_unimport_mr", "mr");
-	else
+	} else {
+		verbs_checked_ended(MR, "ibv_unimport_mr", mr, 0);
 		hca_unimport_mr(to_hca(mr->context), to_mr(mr));
+	}
 }
 
 struct ibv_mr *mr_alloc_null_verb(struct ibv_pd *pd)
@@ -151,6 +164,8 @@ struct ibv_mr *mr_alloc_null_verb(struct ibv_pd *pd)
 	if (err)
 		return fail(err);
 	mr->ibv.context = pd->context;
+	if (check_is_on())
+		verbs_check_mr("ibv_alloc_null_mr", mr, domain, 0, UINT64_MAX);
 	return &mr->ibv;
 }
 

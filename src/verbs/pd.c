@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* ibv_alloc_pd(3), ibv_dealloc_pd(3), ibv_import_pd(3). Parent domains, which are PDs to programs: domain.c. */
+#include "verbs/check.h"
 #include "verbs/trace.h"
 #include "verbs/verbs.h"
 
@@ -17,6 +18,8 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	if (err)
 		return fail(err);
 	pd->ibv.context = context;
+	verbs_checked(.what = CHECK_MADE, .kind = CHECK_PD, .call = "ibv_alloc_pd",
+		      .object = CHECK_HANDLE(pd), .context = CHECK_HANDLE(context));
 	return &pd->ibv;
 }
 
@@ -28,7 +31,9 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 
 	if (!pd)
 		return refuse_null("ibv_dealloc_pd", "pd");
+	verbs_checked_ending(PD, "ibv_dealloc_pd", pd);
 	err = domain_is_parent(pd) ? parent_domain_dealloc(pd) : hca_dealloc_pd(to_hca(pd->context), to_pd(pd));
+	verbs_checked_ended(PD, "ibv_dealloc_pd", pd, err);
 	verbs_traced("ibv_dealloc_pd", began_ns, err);
 	return err;
 }

@@ -3,6 +3,7 @@
  * Queue pairs: ibv_create_qp(3), ibv_create_qp_ex(3), ibv_modify_qp(3), ibv_query_qp(3), and
  * posting of work requests. The ibv_wr_*() way of posting: qp_ex.c.
  */
+#include "verbs/check.h"
 #include "verbs/trace.h"
 #include "verbs/verbs.h"
 
@@ -30,6 +31,8 @@ static struct qp *qp_create(struct ibv_context *context, struct ibv_qp_init_attr
 		return fail(err);
 	qp->ibv.qp_base.context = context;
 	qp->ibv.qp_base.qp_context = attr->qp_context;
+	if (check_is_on())
+		verbs_check_qp("ibv_create_qp", qp, attr);
 	return qp;
 }
 
@@ -112,6 +115,7 @@ struct ibv_qp *qp_create_ex_verb(struct ibv_context *context, struct ibv_qp_init
 					  attr->pd && domain_is_of_one_thread(attr->pd))
 		      : 0;
 	if (err) {
+		verbs_checked_ended(QP, "ibv_create_qp_ex", qp, 0);
 		hca_destroy_qp(to_hca(qp->ibv.qp_base.context), qp);
 		return fail(err);
 	}
@@ -138,6 +142,9 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	err = hca_modify_qp(to_qp(qp), attr, mask);
 	if (!err && mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET)
 		qp_emptied(to_qp(qp));
+	if (!err && mask & IBV_QP_STATE)
+		verbs_checked(.what = CHECK_STATE, .call = "ibv_modify_qp",
+			      .object = CHECK_HANDLE(qp), .state = attr->qp_state);
 	verbs_traced("ibv_modify_qp", began_ns, err, .qp = to_qp(qp)->number,
 		     .mask = verbs_trace_mask(mask, names));
 	return err;
@@ -191,9 +198,11 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 	builder = to_qp(ibv)->wr_builder;
 	qpn = to_qp(ibv)->number;
 	qp_emptied(to_qp(ibv));
+	verbs_checked_ending(QP, "ibv_destroy_qp", ibv);
 	err = hca_destroy_qp(context->hca, to_qp(ibv));
 	if (!err)
 		wr_builder_destroy(context, builder);
+	verbs_checked_ended(QP, "ibv_destroy_qp", ibv, err);
 	verbs_traced("ibv_destroy_qp", began_ns, err, .qp = qpn);
 	return err;
 }

@@ -12,6 +12,8 @@
  */
 #include <stdlib.h>
 
+#include "verbs/check.h"
+#include "verbs/check.h"
 #include "verbs/trace.h"
 #include "verbs/verbs.h"
 
@@ -411,22 +413,43 @@ static void wr_abort(struct ibv_qp_ex *ibv) RELEASES(to_builder(ibv)->lock)
 	call_leave(1);
 }
 
+/* For a trace and a check, which are asked about together: without them this costs one load twice.
+ */
+static uint64_t wr_told_before(struct ibv_qp_ex *ibv)
+{
+	if (check_is_on())
+		verbs_check_sends("ibv_wr_complete", &ibv->qp_base, to_builder(ibv)->wr,
+				  __builtin_return_address(0), __builtin_frame_address(0));
+	return tracepoint_began_ns();
+}
+
+static void wr_told_behind(struct ibv_qp_ex *ibv, uint64_t began_ns, int err)
+{
+	const struct ibv_send_wr *wr = to_builder(ibv)->wr;
+
+	if (err && check_is_on())
+		verbs_check_sends_failed("ibv_wr_complete", &ibv->qp_base, wr, err);
+	if (trace_wants(TRACE_CALLS))
+		verbs_trace_sends("ibv_wr_complete", &ibv->qp_base, wr, NULL, began_ns, err);
+}
+
 typedef int post_all(struct qp *qp, struct ibv_send_wr *wr);
 
 static inline int wr_post(struct ibv_qp_ex *ibv, post_all *post) REQUIRES(to_builder(ibv)->lock)
 {
 	struct wr_builder *builder = to_builder(ibv);
-	uint64_t began_ns;
+	uint64_t began_ns = 0;
 	int err;
 
 	if (builder->err || !builder->count)
 		return builder->err;
 	for (uint32_t i = 0; i + 1 < builder->count; i++)
 		builder->wr[i].next = &builder->wr[i + 1];
-	began_ns = tracepoint_began_ns();
+	if (trace_wants(TRACE_CALLS | TRACE_CHECK))
+		began_ns = wr_told_before(ibv);
 	err = post(to_qp(&ibv->qp_base), builder->wr);
-	if (trace_wants(TRACE_CALLS))
-		verbs_trace_sends("ibv_wr_complete", &ibv->qp_base, builder->wr, NULL, began_ns, err);
+	if (trace_wants(TRACE_CALLS | TRACE_CHECK))
+		wr_told_behind(ibv, began_ns, err);
 	return err;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Shared receive queues: ibv_create_srq(3), ibv_create_srq_ex(3), ibv_post_srq_ops(3). */
+#include "verbs/check.h"
 #include "verbs/trace.h"
 #include "verbs/verbs.h"
 
@@ -25,6 +26,9 @@ static struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr_ex
 	srq->ibv.context = pd->context;
 	srq->ibv.srq_context = attr->srq_context;
 	srq->ibv.pd = attr->pd;
+	verbs_checked(.what = CHECK_MADE, .kind = CHECK_SRQ, .call = "ibv_create_srq",
+		      .object = CHECK_HANDLE(srq), .context = CHECK_HANDLE(pd->context),
+		      .pd = CHECK_HANDLE(domain), .max_recv_sge = attr->attr.max_sge);
 	return &srq->ibv;
 }
 
@@ -109,7 +113,9 @@ int ibv_destroy_srq(struct ibv_srq *srq)
 	if (!srq)
 		return refuse_null("ibv_destroy_srq", "srq");
 	tsan_emptied(&to_srq(srq)->queue.slots);
+	verbs_checked_ending(SRQ, "ibv_destroy_srq", srq);
 	err = hca_destroy_srq(to_hca(srq->context), to_srq(srq));
+	verbs_checked_ended(SRQ, "ibv_destroy_srq", srq, err);
 	verbs_traced("ibv_destroy_srq", began_ns, err);
 	return err;
 }

@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The operations of a context while it is traced (what is recorded of them: trace_call.c). A trace
- * swaps the pointers that programs call through, so that posting and polling cost nothing more
- * while nobody traces.
+ * The operations of a context while it is traced or checked (what is recorded of them:
+ * trace_call.c, check.c). A trace swaps the pointers that programs call through, so that posting
+ * and polling cost nothing more while nobody does.
  */
 #include "verbs/trace.h"
+
+#include "verbs/check.h"
 
 static int post_send_traced(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	CALL();
 	uint64_t began_ns = tracepoint_now_ns();
-	int err = verbs_data()->post_send(qp, wr, bad);
+	int err;
 
+	if (check_is_on())
+		verbs_check_sends("ibv_post_send", qp, wr, __builtin_return_address(0),
+				  __builtin_frame_address(0));
+	err = verbs_data()->post_send(qp, wr, bad);
+	if (err && check_is_on())
+		verbs_check_sends_failed("ibv_post_send", qp, *bad, err);
 	if (trace_wants(TRACE_CALLS))
 		verbs_trace_sends("ibv_post_send", qp, wr, err ? *bad : NULL, began_ns, err);
 	trace_throttle();
@@ -22,8 +30,14 @@ static int post_recv_traced(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ib
 {
 	CALL();
 	uint64_t began_ns = tracepoint_now_ns();
-	int err = verbs_data()->post_recv(qp, wr, bad);
+	int err;
 
+	if (check_is_on())
+		verbs_check_receives("ibv_post_recv", qp, to_qp(qp)->cap.max_recv_sge, wr,
+				     __builtin_return_address(0), __builtin_frame_address(0));
+	err = verbs_data()->post_recv(qp, wr, bad);
+	if (err && check_is_on())
+		verbs_check_receives_failed("ibv_post_recv", qp, *bad, err);
 	if (trace_wants(TRACE_CALLS))
 		verbs_trace_receives("ibv_post_recv", to_qp(qp)->number, wr, err ? *bad : NULL, began_ns, err);
 	trace_throttle();
@@ -34,8 +48,14 @@ static int post_srq_recv_traced(struct ibv_srq *srq, struct ibv_recv_wr *wr, str
 {
 	CALL();
 	uint64_t began_ns = tracepoint_now_ns();
-	int err = verbs_data()->post_srq_recv(srq, wr, bad);
+	int err;
 
+	if (check_is_on())
+		verbs_check_receives("ibv_post_srq_recv", srq, to_srq(srq)->queue.max_sge, wr,
+				     __builtin_return_address(0), __builtin_frame_address(0));
+	err = verbs_data()->post_srq_recv(srq, wr, bad);
+	if (err && check_is_on())
+		verbs_check_receives_failed("ibv_post_srq_recv", srq, *bad, err);
 	if (trace_wants(TRACE_CALLS))
 		verbs_trace_receives("ibv_post_srq_recv", 0, wr, err ? *bad : NULL, began_ns, err);
 	trace_throttle();
@@ -49,6 +69,10 @@ static int poll_cq_traced(struct ibv_cq *cq, int count, struct ibv_wc *wc)
 
 	for (int i = 0; i < got && trace_wants(TRACE_COMPLETIONS); i++)
 		verbs_trace_completion(to_cq(cq), &wc[i]);
+	for (int i = 0; i < got && check_is_on(); i++)
+		verbs_check_completion(to_cq(cq), &wc[i]);
+	if (check_is_on())
+		verbs_check_polled(to_cq(cq), count, got);
 	trace_throttle();
 	return got;
 }
@@ -57,8 +81,11 @@ static int req_notify_traced(struct ibv_cq *cq, int solicited_only)
 {
 	CALL();
 	uint64_t began_ns = tracepoint_now_ns();
-	int err = verbs_data()->req_notify_cq(cq, solicited_only);
+	int err;
 
+	if (check_is_on())
+		verbs_check_arm(to_cq(cq));
+	err = verbs_data()->req_notify_cq(cq, solicited_only);
 	verbs_traced("ibv_req_notify_cq", began_ns, err, .cq = SOME(to_cq(cq)->number));
 	return err;
 }

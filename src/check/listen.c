@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The check of this process: its one model, and the lock around it. Beginning and end: the first
+ * device that is opened, and exit(), when all that the program does at its end is done.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fork.h"
+#include "base/lock.h"
+#include "check/check.h"
+#include "check/report.h"
+#include "check/rule.h"
+#include "check/stack.h"
+#include "platform/thread_cpu.h"
+
+static struct check_model model;
+static struct lock check_lock = LOCK_INITIALIZER;
+static int exit_status; /* of exit() */
+
+static void check_before_fork(void) ACQUIRES(check_lock)
+{
+	lock_acquire(&check_lock);
+}
+
+static void check_after_fork_parent(void) RELEASES(check_lock)
+{
+	lock_release(&check_lock);
+}
+
+/* Its parent's objects are none of a child's. What they take is left: nothing is freed between
+ * fork() and exec(). */
+static void check_after_fork_child(void) RELEASES(check_lock)
+{
+	const struct check_device *device = model.device;
+
+	memset(&model, 0, sizeof(model));
+	model.look = check_rules_look;
+	model.report = check_report_finding;
+	model.device = device;
+	check_report_forget();
+	lock_release(&check_lock);
+}
+
+static const struct fork_handlers check_fork = {
+	.prepare = check_before_fork,
+	.parent = check_after_fork_parent,
+	.child = check_after_fork_child,
+};
+
+static void note_status(int status, void *unused)
+{
+	exit_status = status;
+}
+
+int check_start(void)
+{
+	static bool begun;
+	const char *value = secure_getenv("VERBATIM_CHECK");
+	struct check_options options;
+	int err;
+
+	if (!value || !*value || !strcmp(value, "0"))
+		return 0;
+	lock_acquire(&check_lock);
+	err = begun ? 0 : check_options_read(value, &options);
+	if (!err && !begun)
+		err = check_report_start(&options);
+	if (!err && !begun) {
+		begun = true;
+		check_stack_init();
+		model.look = check_rules_look;
+		model.report = check_report_finding;
+		on_exit(note_status, NULL);
+		check_report_begin();
+		fork_register(FORK_CHECK, &check_fork);
+		atomic_fetch_or(&trace_wanted, TRACE_CHECK);
+	}
+	lock_release(&check_lock);
+	return err;
+}
+
+void check_take(struct check_record *record)
+{
+	int saved = errno;
+
+	record->thread = (uint64_t)thread_id();
+	lock_acquire(&check_lock);
+	if (!record->stack && (record->what == CHECK_MADE || record->what == CHECK_ARM))
+		record->stack = check_stack_take();
+	if (record->what == CHECK_MADE)
+		record->of_manager = check_stack_is_of_manager(record->stack);
+	check_model_take(&model, record);
+	lock_release(&check_lock);
+	errno = saved;
+}
+
+void check_take_at(struct check_record *record, const void *site, const void *frame)
+{
+	int saved = errno;
+
+	record->thread = (uint64_t)thread_id();
+	lock_acquire(&check_lock);
+	record->stack = check_stack_take_at(site, frame);
+	check_model_take(&model, record);
+	lock_release(&check_lock);
+	errno = saved;
+}
+
+void check_set_device(const struct check_device *device)
+{
+	lock_acquire(&check_lock);
+	model.device = device;
+	lock_release(&check_lock);
+}
+
+/* exit() may run in a handler that interrupted a call: then the lock may be this thread's. */
+void check_finish(void)
+{
+	struct check_record end = {.what = CHECK_END, .error = exit_status};
+
+	if (!check_is_on() || !lock_try(&check_lock))
+		return;
+	atomic_fetch_and(&trace_wanted, ~(uint32_t)TRACE_CHECK);
+	check_model_take(&model, &end);
+	check_report_end();
+	lock_release(&check_lock);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a program does, as `verbatim check` is told it: a record for each call that makes, changes
+ * or ends an object, posts, polls, arms or waits. Posts are told before they are made, so that no
+ * completion is known before its request; what is made is told afterwards.
+ *
+ * Objects are named by the addresses that the program has for them, and by the numbers that reports
+ * show.
+ */
+#ifndef VERBATIM_CHECK_RECORD_H
+#define VERBATIM_CHECK_RECORD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CHECK_KINDS(KIND)                                                                          \
+	KIND(CONTEXT, "context")                                                                   \
+	KIND(PD, "pd") KIND(MR, "mr") KIND(CQ, "cq") KIND(CHANNEL, "channel") KIND(SRQ, "srq")     \
+		KIND(QP, "qp") KIND(AH, "ah") KIND(MW, "mw")
+enum check_kind {
+	CHECK_NOTHING,
+#define CHECK_KIND(kind, name) CHECK_##kind,
+	CHECK_KINDS(CHECK_KIND)
+#undef CHECK_KIND
+		CHECK_KIND_COUNT
+};
+
+enum check_what {
+	CHECK_MADE,	   /* kind, object, number and what it belongs to */
+	CHECK_ENDING,	   /* it is about to be destroyed */
+	CHECK_ENDED,	   /* it was, or not: error */
+	CHECK_STATE,	   /* qp: state */
+	CHECK_POST_SEND,   /* object: qp; one request */
+	CHECK_POST_RECV,   /* object: qp or srq; one request */
+	CHECK_POST_FAILED, /* object: qp or srq; receive; the last @count requests of it were not
+			      posted; error */
+	CHECK_POLLED,	   /* object: cq; count: asked for, got */
+	CHECK_COMPLETION,  /* object: cq; number: of the qp; wr_id, status, opcode, receive */
+	CHECK_ARM,	   /* object: cq; count: completions that stand in it */
+	CHECK_WAIT,	   /* object: channel: ibv_get_cq_event() begins */
+	CHECK_EVENT,	   /* object: cq: ibv_get_cq_event() has one */
+	CHECK_ACK,	   /* object: cq; count */
+	CHECK_END,	   /* of the process; error: its exit status */
+	CHECK_WHATS
+};
+
+struct check_sge {
+	uint64_t address;
+	uint32_t bytes, lkey;
+};
+
+/* Large: what each kind of record has is beside the others'. */
+struct check_record {
+	enum check_what what;
+	enum check_kind kind;
+	const char *call; /* "ibv_post_send" */
+	uint64_t object;
+	uint32_t number; /* as it is shown; of an mr: its lkey */
+	uint32_t stack;	 /* stack.h; 0: none */
+	uint64_t thread;
+	int error;
+	/* What it belongs to, or 0. */
+	uint64_t context, pd, send_cq, recv_cq, srq, channel, ah;
+	/* Of a cq: entries; of others: above. */
+	uint32_t count, got;
+	/* Of a qp. */
+	uint32_t type, state, max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline;
+	bool signal_all;
+	bool of_manager; /* MADE by librdmacm: it may be there to the end */
+	/* Of an mr: address is where it begins for SGEs. */
+	uint64_t address, bytes;
+	uint32_t rkey, access;
+	/* Of a request or a completion. */
+	uint64_t wr_id;
+	uint32_t opcode, status;
+	bool signaled, inlined, receive;
+	bool reads; /* its SGEs are written to: a receive, READ or atomic */
+	const struct check_sge *sge;
+	uint32_t sges;
+	/* Of a wait: the descriptor of the channel is non-blocking; an event is there already. */
+	bool nonblocking, has_event;
+};
+
+#endif

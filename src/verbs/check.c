@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Records of the verbs that a program calls (check.h). */
+#include "verbs/check.h"
+
+#include <fcntl.h>
+#include <poll.h>
+
+_Static_assert(sizeof(struct check_sge) == sizeof(struct ibv_sge) &&
+		       offsetof(struct check_sge, bytes) == offsetof(struct ibv_sge, length) &&
+		       offsetof(struct check_sge, lkey) == offsetof(struct ibv_sge, lkey),
+	       "lists are handed on as they are");
+
+void verbs_check_mr(const char *call, const struct mr *mr, const struct pd *pd, uint64_t address,
+		    uint64_t bytes)
+{
+	check_take(&(struct check_record){.what = CHECK_MADE,
+					  .kind = CHECK_MR,
+					  .call = call,
+					  .object = CHECK_HANDLE(mr),
+					  .number = mr->ibv.lkey,
+					  .context = CHECK_HANDLE(mr->ibv.context),
+					  .pd = CHECK_HANDLE(pd),
+					  .address = address,
+					  .bytes = bytes,
+					  .rkey = mr->ibv.rkey,
+					  .access = mr->access});
+}
+
+void verbs_check_qp(const char *call, const struct qp *qp, const struct ibv_qp_init_attr_ex *attr)
+{
+	check_take(&(struct check_record){.what = CHECK_MADE,
+					  .kind = CHECK_QP,
+					  .call = call,
+					  .object = CHECK_HANDLE(qp),
+					  .number = qp->number,
+					  .context = CHECK_HANDLE(qp->ibv.qp_base.context),
+					  .pd = CHECK_HANDLE(qp->pd),
+					  .send_cq = CHECK_HANDLE(qp->send_cq),
+					  .recv_cq = CHECK_HANDLE(qp->recv_cq),
+					  .srq = CHECK_HANDLE(qp->srq),
+					  .type = attr->qp_type,
+					  .state = IBV_QPS_RESET,
+					  .max_send_wr = qp->cap.max_send_wr,
+					  .max_recv_wr = qp->cap.max_recv_wr,
+					  .max_send_sge = qp->cap.max_send_sge,
+					  .max_recv_sge = qp->cap.max_recv_sge,
+					  .max_inline = qp->cap.max_inline_data,
+					  .signal_all = qp->signal_all});
+}
+
+/* What of a list may be read, whatever the program says. */
+static uint32_t readable_sges(const struct ibv_sge *list, int count, uint32_t most)
+{
+	if (!list || count <= 0)
+		return 0;
+	return (uint32_t)count < most ? (uint32_t)count : most;
+}
+
+static struct check_record send_record(const char *call, struct ibv_qp *ibv,
+				       const struct ibv_send_wr *wr)
+{
+	const struct qp *qp = to_qp(ibv);
+
+	return (struct check_record){
+		.what = CHECK_POST_SEND,
+		.call = call,
+		.object = CHECK_HANDLE(qp),
+		.wr_id = wr->wr_id,
+		.opcode = wr->opcode,
+		.signaled = qp->signal_all || wr->send_flags & IBV_SEND_SIGNALED,
+		.inlined = wr->send_flags & IBV_SEND_INLINE,
+		.reads = wr->opcode == IBV_WR_RDMA_READ ||
+			 wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+			 wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD,
+		.ah = qp->type == IBV_QPT_UD ? CHECK_HANDLE(wr->wr.ud.ah) : 0,
+		.sge = (const struct check_sge *)wr->sg_list,
+		.sges = readable_sges(wr->sg_list, wr->num_sge, qp->cap.max_send_sge)};
+}
+
+void verbs_check_sends(const char *call, struct ibv_qp *qp, const struct ibv_send_wr *wr,
+		       const void *site, const void *frame)
+{
+	for (; wr; wr = wr->next) {
+		struct check_record record = send_record(call, qp, wr);
+
+		check_take_at(&record, site, frame);
+	}
+}
+
+void verbs_check_sends_failed(const char *call, struct ibv_qp *qp, const struct ibv_send_wr *bad,
+			      int err)
+{
+	struct check_record record;
+
+	if (!bad)
+		return;
+	record = send_record(call, qp, bad);
+	record.what = CHECK_POST_FAILED;
+	record.error = err;
+	record.sges = bad->num_sge > 0 && bad->sg_list ? (uint32_t)bad->num_sge : 0;
+	for (const struct ibv_send_wr *wr = bad; wr; wr = wr->next)
+		record.count++;
+	check_take(&record);
+}
+
+static struct check_record receive_record(const char *call, const void *object, uint32_t max_sge,
+					  const struct ibv_recv_wr *wr)
+{
+	return (struct check_record){.what = CHECK_POST_RECV,
+				     .call = call,
+				     .object = CHECK_HANDLE(object),
+				     .wr_id = wr->wr_id,
+				     .receive = true,
+				     .signaled = true,
+				     .reads = true,
+				     .sge = (const struct check_sge *)wr->sg_list,
+				     .sges = readable_sges(wr->sg_list, wr->num_sge, max_sge)};
+}
+
+void verbs_check_receives(const char *call, const void *object, uint32_t max_sge,
+			  const struct ibv_recv_wr *wr, const void *site, const void *frame)
+{
+	for (; wr; wr = wr->next) {
+		struct check_record record = receive_record(call, object, max_sge, wr);
+
+		check_take_at(&record, site, frame);
+	}
+}
+
+void verbs_check_receives_failed(const char *call, const void *object,
+				 const struct ibv_recv_wr *bad, int err)
+{
+	struct check_record record;
+
+	if (!bad)
+		return;
+	record = receive_record(call, object, UINT32_MAX, bad);
+	record.what = CHECK_POST_FAILED;
+	record.error = err;
+	for (const struct ibv_recv_wr *wr = bad; wr; wr = wr->next)
+		record.count++;
+	check_take(&record);
+}
+
+void verbs_check_completion(const struct cq *cq, const struct ibv_wc *wc)
+{
+	check_take(&(struct check_record){.what = CHECK_COMPLETION,
+					  .call = "ibv_poll_cq",
+					  .object = CHECK_HANDLE(cq),
+					  .number = wc->qp_num,
+					  .wr_id = wc->wr_id,
+					  .status = wc->status,
+					  .opcode = wc->opcode,
+					  .receive = wc->status == IBV_WC_SUCCESS &&
+						     wc->opcode & IBV_WC_RECV});
+}
+
+void verbs_check_polled(const struct cq *cq, int count, int got)
+{
+	check_take(&(struct check_record){.what = CHECK_POLLED,
+					  .call = "ibv_poll_cq",
+					  .object = CHECK_HANDLE(cq),
+					  .count = count > 0 ? (uint32_t)count : 0,
+					  .got = got > 0 ? (uint32_t)got : 0});
+}
+
+static uint32_t cq_standing(const struct cq *cq)
+{
+	return atomic_load_explicit(&cq->head, memory_order_acquire) -
+	       atomic_load_explicit(&cq->tail, memory_order_relaxed);
+}
+
+void verbs_check_arm(const struct cq *cq)
+{
+	check_take(&(struct check_record){.what = CHECK_ARM,
+					  .call = "ibv_req_notify_cq",
+					  .object = CHECK_HANDLE(cq),
+					  .count = cq_standing(cq)});
+}
+
+void verbs_check_wait(const struct ibv_comp_channel *channel)
+{
+	struct pollfd look = {.fd = channel->fd, .events = POLLIN};
+	int flags = fcntl(channel->fd, F_GETFL);
+
+	check_take(&(struct check_record){.what = CHECK_WAIT,
+					  .call = "ibv_get_cq_event",
+					  .object = CHECK_HANDLE(channel),
+					  .nonblocking = flags >= 0 && flags & O_NONBLOCK,
+					  .has_event = poll(&look, 1, 0) > 0});
+}
+
+/* ---- what the rules ask ---- */
+
+static bool cq_error(struct cq *cq, uint32_t qpn, uint32_t *status, uint64_t *wr_id)
+{
+	bool found = false;
+
+	lock_acquire(&cq->lock);
+	for (uint32_t at = atomic_load(&cq->tail); at != atomic_load(&cq->head) && !found; at++) {
+		const struct ibv_wc *wc = &cq->ring[at & cq->mask].wc;
+
+		found = wc->qp_num == qpn && wc->status != IBV_WC_SUCCESS &&
+			wc->status != IBV_WC_WR_FLUSH_ERR;
+		*status = wc->status;
+		*wr_id = wc->wr_id;
+	}
+	lock_release(&cq->lock);
+	return found;
+}
+
+static bool qp_has_error(const struct check_object *object, uint32_t *status, uint64_t *wr_id)
+{
+	struct cq *send_cq = (struct cq *)(uintptr_t)object->send_cq,
+		  *recv_cq = (struct cq *)(uintptr_t)object->recv_cq;
+
+	return (send_cq && cq_error(send_cq, object->number, status, wr_id)) ||
+	       (recv_cq && cq_error(recv_cq, object->number, status, wr_id));
+}
+
+const struct check_device verbs_check_device = {.has_error = qp_has_error};

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What `verbatim check` is told of the verbs that a program calls. Each function is for
+ * check_is_on() to guard. */
+#ifndef VERBATIM_VERBS_CHECK_H
+#define VERBATIM_VERBS_CHECK_H
+
+#include "verbs/verbs.h" /* first: inner.h */
+
+#include "check/check.h"
+
+/* A record off the data path, of fields of struct check_record. */
+#define verbs_checked(...)                                                                         \
+	do {                                                                                       \
+		if (check_is_on())                                                                 \
+			check_take(&(struct check_record){__VA_ARGS__});                           \
+	} while (0)
+#define CHECK_HANDLE(pointer) ((uint64_t)(uintptr_t)(pointer))
+/* The end of an object: before the call, and behind it. */
+#define verbs_checked_ending(of, name, pointer)                                                    \
+	verbs_checked(.what = CHECK_ENDING, .kind = CHECK_##of, .call = (name),                    \
+		      .object = CHECK_HANDLE(pointer))
+#define verbs_checked_ended(of, name, pointer, err)                                                \
+	verbs_checked(.what = CHECK_ENDED, .kind = CHECK_##of, .call = (name), .error = (err),     \
+		      .object = CHECK_HANDLE(pointer))
+
+void verbs_check_mr(const char *call, const struct mr *mr, const struct pd *pd, uint64_t address,
+		    uint64_t bytes);
+void verbs_check_qp(const char *call, const struct qp *qp, const struct ibv_qp_init_attr_ex *attr);
+/* Before the call, with where it was called from; and if it failed: from @bad on nothing was
+ * posted. */
+void verbs_check_sends(const char *call, struct ibv_qp *qp, const struct ibv_send_wr *wr,
+		       const void *site, const void *frame);
+void verbs_check_sends_failed(const char *call, struct ibv_qp *qp, const struct ibv_send_wr *bad,
+			      int err);
+/* @object: the qp or srq, which takes @max_sge. */
+void verbs_check_receives(const char *call, const void *object, uint32_t max_sge,
+			  const struct ibv_recv_wr *wr, const void *site, const void *frame);
+void verbs_check_receives_failed(const char *call, const void *object,
+				 const struct ibv_recv_wr *bad, int err);
+/* A poll for @count that got so many; completions are told before it. */
+void verbs_check_polled(const struct cq *cq, int count, int got);
+void verbs_check_completion(const struct cq *cq, const struct ibv_wc *wc);
+void verbs_check_arm(const struct cq *cq);
+void verbs_check_wait(const struct ibv_comp_channel *channel);
+/* The device, as the rules may ask it. */
+extern const struct check_device verbs_check_device;
+
+#endif

@@ -14,6 +14,18 @@ static const struct command_option run_options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
+static const struct command_option check_options[] = {
+	{ "--error-exitcode",	0, "N", "end with that status if something was found" },
+	{ "--suppress",		0, "FILE", "rules, with functions, modules and objects, to leave out" },
+	{ "--max-reports",	0, "N", "of one rule at one place; 10" },
+	{ "--json",		0, "FILE", "a line for each finding" },
+	{ "--sarif",		0, "FILE", "for GitHub's code scanning and editors" },
+	{ "--junit",		0, "FILE", "for GitLab and others" },
+	{ "--github",		0, NULL, "annotations of a workflow, on stdout" },
+	{ "--tier",		0, "LIST", "which rules; state, the only one" },
+	{ NULL, 0, NULL, NULL },
+};
+
 static const struct command_option doctor_options[] = {
 	{ "--peer",	0, "ADDRESS", "is that host reachable: route, MTU, port 4791, connections" },
 	{ "--json",	0, NULL, "the findings for programs: verbatim-doctor(1)" },
@@ -97,6 +109,13 @@ const struct command commands[] = {
 	  .examples = "verbatim run ib_write_bw -d vb_eth0\ta program for RDMA, as it is\n"
 		      "verbatim run --rsockets iperf3 -s\ta program for TCP, on RDMA\n"
 		      "VERBATIM_EXPLAIN=1 verbatim run ./a.out\twhy a call is refused\n" },
+	{ .name = "check", .run = check_command, .operand = OPERAND_PROGRAM, .runs_program = true,
+	  .arguments = "[OPTION]... [--] PROGRAM [ARGUMENT]...",
+	  .text = "run a program and find what it does wrong with verbs",
+	  .options = check_options,
+	  .examples = "verbatim check ./server\tlost notifications, memory in use, leaks ..., with stacks\n"
+		      "verbatim check --error-exitcode 9 --sarif check.sarif ./test\tin a workflow\n"
+		      "verbatim explain RV-NOTIFY-001\twhat a finding means\n" },
 	{ .name = "env", .run = env_command, .arguments = "",
 	  .text = "print the environment of verbatim run for a shell: eval \"$(verbatim env)\"",
 	  .examples = "eval \"$(verbatim env)\"\tall that this shell starts uses Verbatim\n" },

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "tool.h"
 
 enum { WORD_MAX = NEAREST_WORD_MAX, MATCHES_MAX = 64, NEAREST_MAX = 5, COLUMNS = 78 };
@@ -323,6 +324,22 @@ static int explain_pair(char **words)
 	return -1;
 }
 
+/* A rule of verbatim check: RV-NOTIFY-001. False: it is none. */
+static bool explain_rule(const char *id)
+{
+	for (const struct check_rule_text *rule = check_rule_texts; rule->id; rule++) {
+		if (strcasecmp(rule->id, id))
+			continue;
+		printf("%s: a rule of verbatim check\n\n%s.\n\nWhere it is written:\n  %s\nTo "
+		       "do:\n  %s\n\n"
+		       "To leave its findings out: verbatim check --suppress FILE, with a line "
+		       "\"%s function=NAME\"\n",
+		       rule->id, rule->sentence, rule->source, rule->remedy, rule->id);
+		return true;
+	}
+	return false;
+}
+
 int explain_command(int argc, char **argv)
 {
 	int count = argc - 1;
@@ -333,6 +350,8 @@ int explain_command(int argc, char **argv)
 		return explain_list();
 	if (words[0][0] == '-' && !isdigit((unsigned char)words[0][1]))
 		return usage_error("explain", "no option '%s'; see 'verbatim explain --help'", words[0]);
+	if (count == 1 && explain_rule(words[0]))
+		return 0;
 	if (count == 2 && !explain_pair(words))
 		return 0;
 	found = explain_find(count, words, -1);

@@ -77,6 +77,7 @@ void print_json_text(const char *name, const char *text, const char *end);
 bool colour_wanted(int fd);
 
 int run_command(int argc, char **argv);
+int check_command(int argc, char **argv);
 int env_command(int argc, char **argv);
 int list_command(int argc, char **argv);
 int link_command(int argc, char **argv);

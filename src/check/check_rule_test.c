@@ -285,6 +285,10 @@ static void a_wrong_order_of_destruction_is_found(void **state)
 	assert_found(RULE_OBJECTS_002, 1);
 	assert_int_equal(last.cause, 77); /* where the QP was made */
 	begin(IBV_QPT_RC, 16);
+	ENDING(CQ);
+	DO(.what = CHECK_ENDED, .object = CQ, .error = EBUSY, .of_manager = true);
+	assert_silent();
+	begin(IBV_QPT_RC, 16);
 	ENDING(CONTEXT);
 	assert_found(RULE_OBJECTS_003, 1);
 }

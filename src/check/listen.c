@@ -89,7 +89,9 @@ void check_take(struct check_record *record)
 	lock_acquire(&check_lock);
 	if (!record->stack && (record->what == CHECK_MADE || record->what == CHECK_ARM))
 		record->stack = check_stack_take();
-	if (record->what == CHECK_MADE)
+	if (record->what == CHECK_ENDED && record->error)
+		record->stack = check_stack_take();
+	if (record->what == CHECK_MADE || record->what == CHECK_ENDED)
 		record->of_manager = check_stack_is_of_manager(record->stack);
 	check_model_take(&model, record);
 	lock_release(&check_lock);

@@ -66,7 +66,7 @@ struct check_record {
 	/* Of a qp. */
 	uint32_t type, state, max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline;
 	bool signal_all;
-	bool of_manager; /* MADE by librdmacm: it may be there to the end */
+	bool of_manager;		/* MADE or ENDED by librdmacm, not by the program itself */
 	/* Of an mr: address is where it begins for SGEs. */
 	uint64_t address, bytes;
 	uint32_t rkey, access;

@@ -11,7 +11,7 @@ struct check_rule_row {
 };
 
 const struct check_rule_row *check_rule_row(unsigned rule);
-/* The rules that look at @what, in the order of the table. */
+/* The rules that look at such a record, in the order of the table. By one thread at a time. */
 void check_rules_look(struct check_model *model, const struct check_record *record);
 
 #endif

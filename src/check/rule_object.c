@@ -76,7 +76,8 @@ void rule_destroyed_too_early(struct check_model *model, const struct check_reco
 	const struct check_object *object = check_find(model, ended->object), *user;
 	char name[64], its[64];
 
-	if (!object || ended->error != EBUSY)
+	/* librdmacm tries, and tries again when the program has ended the QP. */
+	if (!object || ended->error != EBUSY || ended->of_manager)
 		return;
 	user = user_of_object(model, object);
 	if (user)

@@ -76,7 +76,10 @@ void rule_destroyed_too_early(struct check_model *model, const struct check_reco
 	const struct check_object *object = check_find(model, ended->object), *user;
 	char name[64], its[64];
 
-	/* librdmacm tries, and tries again when the program has ended the QP. */
+	/*
+	 * Of CQs that rdma_create_qp() made: another id may have got them by attributes that were
+	 * used again, as cmtime's are; the program itself destroys none.
+	 */
 	if (!object || ended->error != EBUSY || ended->of_manager)
 		return;
 	user = user_of_object(model, object);

@@ -95,22 +95,13 @@ static void tsan_post_begin_send(struct tsan_post *post, struct qp *qp, const st
 
 static void tsan_sent(struct tsan_post *post, const struct ibv_send_wr *wr)
 {
-	switch ((unsigned)wr->opcode) {
-	case IBV_WR_RDMA_READ:
-	case IBV_WR_ATOMIC_CMP_AND_SWP:
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		tsan_request(post, wr->sg_list, wr->num_sge, true);
-		break;
-	case IBV_WR_SEND:
-	case IBV_WR_SEND_WITH_IMM:
-	case IBV_WR_SEND_WITH_INV:
-	case IBV_WR_RDMA_WRITE:
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		tsan_request(post, wr->sg_list, wr->send_flags & IBV_SEND_INLINE ? 0 : wr->num_sge, false);
-		break;
-	default:
-		tsan_request(post, NULL, 0, false);
-	}
+	const struct wr_row *row = wr_row_of_post(wr->opcode);
+	bool scatters = row && row->is & WR_SCATTERS;
+	bool gathers = row && row->is & (WR_IS_SEND | WR_WRITES);
+	bool by_list = scatters || (gathers && !(wr->send_flags & IBV_SEND_INLINE));
+
+	tsan_request(post, gathers || scatters ? wr->sg_list : NULL, by_list ? wr->num_sge : 0,
+		     scatters);
 }
 
 void hca_tsan_read_inline(const struct qp *qp, const struct ibv_send_wr *wr)

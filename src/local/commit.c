@@ -253,11 +253,9 @@ static bool commit_note_message(const struct send_wqe *wqe, struct commit_messag
 {
 	*message = (struct commit_message){ .token = wqe->token, .length = wqe->length,
 					    .target = wqe->remote_address, .rkey = wqe->rkey };
-	message->writes = wqe->opcode == IBV_WR_RDMA_WRITE ||
-			  wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-	message->takes_receive = wqe->opcode != IBV_WR_RDMA_WRITE;
-	return message->writes || wqe->opcode == IBV_WR_SEND ||
-	       wqe->opcode == IBV_WR_SEND_WITH_IMM;
+	message->writes = wr_is(wqe->opcode, WR_WRITES);
+	message->takes_receive = wr_is(wqe->opcode, WR_TAKES_RECEIVE);
+	return wr_is(wqe->opcode, WR_WRITES | WR_IS_SEND) && !wr_is(wqe->opcode, WR_HAS_INV);
 }
 
 /* The oldest messages of the QP, as far as they might be completed. */

@@ -145,13 +145,6 @@ static bool access_local_begin(struct transfer *transfer, const struct send_wqe 
 
 /* ---- a row of requests ---- */
 
-static unsigned need_of(const struct send_wqe *wqe)
-{
-	return wqe->opcode == IBV_WR_RDMA_WRITE ? IBV_ACCESS_REMOTE_WRITE :
-	       wqe->opcode == IBV_WR_RDMA_READ	? IBV_ACCESS_REMOTE_READ :
-						  IBV_ACCESS_REMOTE_ATOMIC;
-}
-
 /* What the request holds is worth keeping: it was short and mapped, and another one follows. */
 static bool row_may_begin(const struct transfer *transfer, const struct send_wqe *wqe)
 {
@@ -205,7 +198,7 @@ static bool row_fits(const struct onesided_row *row, const struct qp *qp, const 
 
 	return row->peer && !atomic_load_explicit(&row->peer->committed, memory_order_relaxed) &&
 	       row->region.key == wqe->rkey && row->srqn == wqe->remote_srqn &&
-	       row->need == need_of(wqe) && row->theirs == qp->pairing.theirs &&
+	       row->need == wr_row(wqe->opcode)->right && row->theirs == qp->pairing.theirs &&
 	       wqe->length && wqe->length <= LOCKED_BYTES_MAX &&
 	       (is_inline ? !row->lkey : wqe->sge_count == 1 && row->lkey == wqe->sge[0].lkey);
 }
@@ -416,7 +409,7 @@ static bool transfer_begin(struct transfer *transfer, struct local *local, struc
 		return false;
 	transfer->life = atomic_load_explicit(&transfer->peer->life, memory_order_acquire);
 	transfer->opcode = wqe->opcode;
-	transfer->need = need_of(wqe);
+	transfer->need = wr_row(wqe->opcode)->right;
 	transfer->length = wqe->length;
 	transfer->remote = wqe->remote_address;
 	transfer->number = qp->sq.tail;

@@ -29,30 +29,14 @@ static void record_begin(struct trace_record *record, const struct qp *qp, enum 
 	record->state = (uint8_t)(qp->state + 1);
 }
 
-static enum verb verb_of(const struct send_wqe *wqe)
-{
-	switch (wqe->opcode) {
-	case IBV_WR_RDMA_READ:
-		return VERB_READ;
-	case IBV_WR_ATOMIC_CMP_AND_SWP:
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		return VERB_ATOMIC;
-	case IBV_WR_RDMA_WRITE:
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		return VERB_WRITE;
-	default:
-		return VERB_SEND;
-	}
-}
-
 static void operation_of(struct trace_operation *operation, const struct qp *qp, const struct send_wqe *wqe)
 	REQUIRES(qp->lock)
 {
 	*operation = (struct trace_operation){
-		.verb = (uint8_t)verb_of(wqe),
+		.verb = wr_row(wqe->opcode)->verb,
 		.service = qp_is(qp, QP_RELIABLE) ? SERVICE_RC : SERVICE_UC,
-		.has_imm = wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM,
-		.invalidates = wqe->opcode == IBV_WR_SEND_WITH_INV,
+		.has_imm = wr_is(wqe->opcode, WR_HAS_IMM),
+		.invalidates = wr_is(wqe->opcode, WR_HAS_INV),
 		.solicited = !!(wqe->flags & IBV_SEND_SOLICITED),
 		.swaps = wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP,
 		.mtu = qp->mtu, .bytes = wqe->length, .dest_qpn = qp->attr.dest_qp_num, .rkey = wqe->rkey,

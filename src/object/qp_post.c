@@ -18,55 +18,6 @@
 
 #define ATOMIC_BYTES		8u
 
-enum {
-	ON_UC = 1 << QP_KIND_UC,
-	ON_UD = 1 << QP_KIND_UD,
-	ON_RAW = 1 << QP_KIND_RAW_PACKET,
-	ON_RC = 1 << QP_KIND_RC | 1 << QP_KIND_XRC_SEND,	/* reliable */
-};
-
-/* Contents of a work request, by opcode. */
-enum carries {
-	CARRIES_SEND	= 1 << 0,	/* a send */
-	CARRIES_RDMA	= 1 << 1,	/* remote address and rkey */
-	CARRIES_ATOMIC	= 1 << 2,	/* 8 bytes */
-	CARRIES_IMM	= 1 << 3,
-	CARRIES_INV	= 1 << 4,	/* an rkey to invalidate */
-	CARRIES_BIND	= 1 << 5,
-	CARRIES_INLINE	= 1 << 6,	/* may be inline */
-	CARRIES_READ	= 1 << 7,	/* takes a responder resource (IBTA 9.7.4.1.4) */
-	CARRIES_WORD	= 1 << 8,	/* 8 bytes to be written */
-	CARRIES_FLUSH	= 1 << 9,
-	CARRIES_DATA	= CARRIES_SEND | CARRIES_RDMA | CARRIES_ATOMIC,
-};
-
-/* The table of ibv_post_send(3); a combination without a row is refused. */
-static const struct wr_rule {
-	const char *name;
-	unsigned services;
-	unsigned carries;
-} rules[] = {
-	[IBV_WR_SEND] = { "IBV_WR_SEND", ON_RC | ON_UC | ON_UD | ON_RAW, CARRIES_SEND | CARRIES_INLINE },
-	[IBV_WR_SEND_WITH_IMM] = { "IBV_WR_SEND_WITH_IMM", ON_RC | ON_UC | ON_UD,
-		CARRIES_SEND | CARRIES_IMM | CARRIES_INLINE },
-	[IBV_WR_SEND_WITH_INV] = { "IBV_WR_SEND_WITH_INV", ON_RC,
-		CARRIES_SEND | CARRIES_INV | CARRIES_INLINE },
-	[IBV_WR_RDMA_WRITE] = { "IBV_WR_RDMA_WRITE", ON_RC | ON_UC,
-		CARRIES_RDMA | CARRIES_INLINE },
-	[IBV_WR_RDMA_WRITE_WITH_IMM] = { "IBV_WR_RDMA_WRITE_WITH_IMM", ON_RC | ON_UC,
-		CARRIES_RDMA | CARRIES_IMM | CARRIES_INLINE },
-	[IBV_WR_RDMA_READ] = { "IBV_WR_RDMA_READ", ON_RC, CARRIES_RDMA | CARRIES_READ },
-	[IBV_WR_ATOMIC_CMP_AND_SWP] = { "IBV_WR_ATOMIC_CMP_AND_SWP", ON_RC,
-		CARRIES_ATOMIC | CARRIES_READ },
-	[IBV_WR_ATOMIC_FETCH_AND_ADD] = { "IBV_WR_ATOMIC_FETCH_AND_ADD", ON_RC,
-		CARRIES_ATOMIC | CARRIES_READ },
-	[IBV_WR_LOCAL_INV] = { "IBV_WR_LOCAL_INV", ON_RC | ON_UC, CARRIES_INV },
-	[IBV_WR_BIND_MW] = { "IBV_WR_BIND_MW", ON_RC | ON_UC, CARRIES_BIND },
-	[WR_FLUSH] = { "IBV_WR_FLUSH", ON_RC, CARRIES_FLUSH | CARRIES_READ },
-	[WR_ATOMIC_WRITE] = { "IBV_WR_ATOMIC_WRITE", ON_RC,
-		CARRIES_RDMA | CARRIES_WORD | CARRIES_READ | CARRIES_INLINE },
-};
-
 static void __attribute__((cold, noinline, format(printf, 4, 5)))
 qp_post_explain(const char *key, const struct qp *qp, const struct ibv_send_wr *wr, const char *format, ...)
 {
@@ -126,13 +77,6 @@ static unsigned service_bit(const struct qp *qp)
 	return 1u << qp_types[qp->type % QP_TYPES].kind;
 }
 
-static const struct wr_rule *rule_of(const struct ibv_send_wr *wr)
-{
-	if ((unsigned)wr->opcode >= sizeof(rules) / sizeof(rules[0]))
-		return NULL;
-	return rules[wr->opcode].name ? &rules[wr->opcode] : NULL;
-}
-
 /* Flags that have no effect on what is copied, and those that there are. SEND_BUILT is ours. */
 #define FLAGS_PLAIN	(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED)
 #define FLAGS_KNOWN	(FLAGS_PLAIN | IBV_SEND_INLINE | IBV_SEND_IP_CSUM | SEND_BUILT)
@@ -140,7 +84,7 @@ static const struct wr_rule *rule_of(const struct ibv_send_wr *wr)
 /* As on mlx5, bits that are no flags have no effect. False: EINVAL, explained. */
 static __attribute__((noinline)) bool qp_post_flags_fit(const struct qp *qp,
 							const struct ibv_send_wr *wr,
-							const struct wr_rule *rule)
+							const struct wr_row *row)
 {
 	unsigned unknown = wr->send_flags & ~(unsigned)FLAGS_KNOWN;
 
@@ -149,36 +93,37 @@ static __attribute__((noinline)) bool qp_post_flags_fit(const struct qp *qp,
 			"ibv_post_send: qp 0x%06x wr_id 0x%llx: send_flags 0x%x: 0x%x is none "
 			"of enum ibv_send_flags, and has no effect: is the field initialised?", qp->number,
 			(unsigned long long)wr->wr_id, wr->send_flags, unknown);
-	if (!(wr->send_flags & IBV_SEND_INLINE) || rule->carries & CARRIES_INLINE)
+	if (!(wr->send_flags & IBV_SEND_INLINE) || row->is & WR_MAY_BE_INLINE)
 		return true;
 	/* LOCAL_INV and BIND_MW have no SGEs that could be inline: as libmlx5 and rxe. */
-	if (!(rule->carries & (CARRIES_DATA | CARRIES_FLUSH)))
+	if (!(row->is & (WR_HAS_DATA | WR_HAS_RANGE)))
 		return true;
-	(void)REFUSE(EINVAL, "%s cannot be IBV_SEND_INLINE: use it for sends and RDMA writes only", rule->name);
+	(void)REFUSE(EINVAL, "%s cannot be IBV_SEND_INLINE: use it for sends and RDMA writes only",
+		     row->name);
 	return false;
 }
 
 /* As libmlx5: it looks at the opcode alone; what the QP's type does not have is the adapter's to fail. */
-static int check_opcode(const struct qp *qp, const struct ibv_send_wr *wr, const struct wr_rule *rule,
+static int check_opcode(const struct qp *qp, const struct ibv_send_wr *wr, const struct wr_row *row,
 			struct send_wqe *wqe) REQUIRES(qp->lock)
 {
-	if (!rule)
+	if (!row)
 		return REFUSE(EINVAL, "opcode %d is not supported", (int)wr->opcode);
-	if (!(rule->services & service_bit(qp)) && !(rule->carries & (CARRIES_FLUSH | CARRIES_WORD)))
-		return TAKE_FAULTY(LOC_QP_OP_ERR, "%s is not possible on a QP of type %s", rule->name,
+	if (!(row->services & service_bit(qp)) && !(row->is & (WR_HAS_RANGE | WR_HAS_WORD)))
+		return TAKE_FAULTY(LOC_QP_OP_ERR, "%s is not possible on a QP of type %s", row->name,
 				   qp_type_name(qp->type));
-	if (!(rule->services & service_bit(qp)))
-		return REFUSE(EINVAL, "%s is not possible on a QP of type %s", rule->name,
+	if (!(row->services & service_bit(qp)))
+		return REFUSE(EINVAL, "%s is not possible on a QP of type %s", row->name,
 			      qp_type_name(qp->type));
-	if (rule->carries & CARRIES_FLUSH && !(wr->send_flags & SEND_BUILT))
-		return REFUSE(EINVAL, "%s can be posted by ibv_wr_flush() only", rule->name);
-	if (__builtin_expect(wr->send_flags & ~FLAGS_PLAIN, 0) && !qp_post_flags_fit(qp, wr, rule))
+	if (row->is & WR_HAS_RANGE && !(wr->send_flags & SEND_BUILT))
+		return REFUSE(EINVAL, "%s can be posted by ibv_wr_flush() only", row->name);
+	if (__builtin_expect(wr->send_flags & ~FLAGS_PLAIN, 0) && !qp_post_flags_fit(qp, wr, row))
 		return EINVAL;
 	/* In ERR it is flushed anyway. */
-	if (rule->carries & CARRIES_READ && !qp->attr.max_rd_atomic && qp->state != IBV_QPS_ERR)
+	if (row->is & WR_TAKES_RESOURCE && !qp->attr.max_rd_atomic && qp->state != IBV_QPS_ERR)
 		return REFUSE(EINVAL, "%s needs max_rd_atomic of at least 1: set it in the move to RTS; "
 			      "with rdma_cm, initiator_depth of rdma_conn_param, and responder_resources "
-			      "at the peer", rule->name);
+			      "at the peer", row->name);
 	return 0;
 }
 
@@ -198,7 +143,7 @@ static int check_sges(const struct qp *qp, const struct ibv_send_wr *wr, uint64_
 	return 0;
 }
 
-static int qp_post_check_length(const struct qp *qp, const struct ibv_send_wr *wr, const struct wr_rule *rule,
+static int qp_post_check_length(const struct qp *qp, const struct ibv_send_wr *wr, const struct wr_row *row,
 				struct send_wqe *wqe, uint64_t length) REQUIRES(qp->lock)
 {
 	uint32_t mtu = qp->mtu ? qp->mtu : PATH_MTU_MAX;
@@ -211,8 +156,8 @@ static int qp_post_check_length(const struct qp *qp, const struct ibv_send_wr *w
 	if (wr->send_flags & IBV_SEND_INLINE && length > qp->sq.max_inline)
 		return REFUSE(EINVAL, "%llu bytes inline exceed max_inline_data %u of the QP",
 			      (unsigned long long)length, qp->sq.max_inline);
-	if (rule->carries & CARRIES_WORD && length != PLACEMENT_WORD)
-		return REFUSE(EINVAL, "%s with %llu bytes: it writes %u", rule->name, (unsigned long long)length,
+	if (row->is & WR_HAS_WORD && length != PLACEMENT_WORD)
+		return REFUSE(EINVAL, "%s with %llu bytes: it writes %u", row->name, (unsigned long long)length,
 			      PLACEMENT_WORD);
 	if (length > MESSAGE_BYTES_MAX)
 		return TAKE_FAULTY(LOC_LEN_ERR, "%llu bytes: a message has at most 2^31",
@@ -220,8 +165,8 @@ static int qp_post_check_length(const struct qp *qp, const struct ibv_send_wr *w
 	if (qp_is(qp, QP_DATAGRAM) && length > mtu)
 		return TAKE_FAULTY(LOC_LEN_ERR, "%llu bytes: a UD message has at most the MTU of the port, "
 				   "%u", (unsigned long long)length, mtu);
-	if (rule->carries & CARRIES_ATOMIC && length != ATOMIC_BYTES)
-		return TAKE_FAULTY(LOC_LEN_ERR, "%s with SGEs of %llu bytes: its result has %u", rule->name,
+	if (row->is & WR_IS_ATOMIC && length != ATOMIC_BYTES)
+		return TAKE_FAULTY(LOC_LEN_ERR, "%s with SGEs of %llu bytes: its result has %u", row->name,
 				   (unsigned long long)length, ATOMIC_BYTES);
 	return 0;
 }
@@ -242,14 +187,14 @@ static int copy_inline(const struct qp *qp, const struct ibv_send_wr *wr, uint8_
 }
 
 static int fill_data(const struct qp *qp, const struct ibv_send_wr *wr,
-		     const struct wr_rule *rule, struct send_wqe *wqe) REQUIRES(qp->lock)
+		     const struct wr_row *row, struct send_wqe *wqe) REQUIRES(qp->lock)
 {
 	uint64_t length;
 	int err;
 
 	err = check_sges(qp, wr, &length);
 	if (!err)
-		err = qp_post_check_length(qp, wr, rule, wqe, length);
+		err = qp_post_check_length(qp, wr, row, wqe, length);
 	if (err)
 		return err;
 	wqe->length = length > UINT32_MAX ? UINT32_MAX : (uint32_t)length;
@@ -334,47 +279,47 @@ static int fill_bind(const struct qp *qp, const struct ibv_send_wr *wr, struct s
 	return 0;
 }
 
-static void fill_target(const struct ibv_send_wr *wr, const struct wr_rule *rule,
+static void fill_target(const struct ibv_send_wr *wr, const struct wr_row *row,
 			struct send_wqe *wqe)
 {
-	if (rule->carries & CARRIES_RDMA) {
+	if (row->is & WR_HAS_TARGET) {
 		wqe->remote_address = wr->wr.rdma.remote_addr;
 		wqe->rkey = wr->wr.rdma.rkey;
 	}
-	if (rule->carries & CARRIES_ATOMIC) {
+	if (row->is & WR_IS_ATOMIC) {
 		wqe->remote_address = wr->wr.atomic.remote_addr;
 		wqe->rkey = wr->wr.atomic.rkey;
 		wqe->compare_add = wr->wr.atomic.compare_add;
 		wqe->swap = wr->wr.atomic.swap;
 	}
-	if (rule->carries & CARRIES_IMM)
+	if (row->is & WR_HAS_IMM)
 		wqe->imm = ntohl(wr->imm_data);
-	if (rule->carries & CARRIES_INV)
+	if (row->is & WR_HAS_INV)
 		wqe->imm = wr->invalidate_rkey;
 }
 
 static int qp_post_fill(const struct qp *qp, const struct ibv_send_wr *wr, struct send_wqe *wqe)
 	REQUIRES(qp->lock)
 {
-	const struct wr_rule *rule = rule_of(wr);
+	const struct wr_row *row = wr_row_of_post(wr->opcode);
 	int err;
 
 	memset(wqe, 0, sizeof(*wqe));
 	wqe->wr_id = wr->wr_id;
 	wqe->opcode = wr->opcode;
 	wqe->flags = wr->send_flags | (qp->signal_all ? IBV_SEND_SIGNALED : 0);
-	err = check_opcode(qp, wr, rule, wqe);
+	err = check_opcode(qp, wr, row, wqe);
 	if (err || wqe->opcode == WR_FAULTY)
 		return err;
-	fill_target(wr, rule, wqe);
-	if (rule->carries & CARRIES_BIND)
+	fill_target(wr, row, wqe);
+	if (row->is & WR_BINDS)
 		err = fill_bind(qp, wr, wqe);
-	if (rule->carries & CARRIES_FLUSH)
+	if (row->is & WR_HAS_RANGE)
 		err = fill_flush(qp, wr, wqe);
-	else if (rule->carries & CARRIES_WORD && wr->send_flags & SEND_BUILT)
+	else if (row->is & WR_HAS_WORD && wr->send_flags & SEND_BUILT)
 		err = fill_word(wr, wqe);
-	else if (rule->carries & CARRIES_DATA)
-		err = fill_data(qp, wr, rule, wqe);
+	else if (row->is & WR_HAS_DATA)
+		err = fill_data(qp, wr, row, wqe);
 	if (!err && qp_is(qp, QP_DATAGRAM))
 		err = fill_ud(qp, wr, wqe);
 	if (!err && qp_is(qp, QP_XRC))

@@ -16,14 +16,9 @@
 #include "object/ah.h"
 #include "object/ring_memory.h"
 #include "object/wqe_slots.h"
+#include "object/wr.h"
 
 struct mw;
-
-/*
- * The opcode of a request that adapters take and fail: @status says how, @imm has its own opcode. It fails in its
- * turn, as a local one.
- */
-#define WR_FAULTY	((enum ibv_wr_opcode)0x7f)
 
 /*
  * One request. Large: a slot of the ring serves every kind of request, and holds what the transport

@@ -24,9 +24,9 @@ struct send_wqe *transport_direct_next(struct qp *qp)
 	if (qp->sq.tail == qp->sq.head || qp->state != IBV_QPS_RTS || !direct_nothing_outstanding(qp))
 		return NULL;
 	wqe = send_queue_at(&qp->sq, qp->sq.tail);
-	if (wqe->opcode == IBV_WR_RDMA_WRITE)
-		return wqe;
-	return wqe_is_read_or_atomic(wqe) && qp->attr.max_rd_atomic ? wqe : NULL;
+	if (!wr_is(wqe->opcode, WR_MAY_BE_DIRECT))
+		return NULL;
+	return !wqe_takes_resource(wqe) || qp->attr.max_rd_atomic ? wqe : NULL;
 }
 
 void transport_direct_prefer(struct qp *qp, bool prefer)

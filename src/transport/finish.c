@@ -48,22 +48,6 @@ void finish_push(struct qp_call *call, struct cq *cq, const struct completion *c
 	finish_pushed(call, cq, cq_push_full(cq, completion, solicited, call->now_ns, call->effects));
 }
 
-static enum ibv_wc_opcode wc_opcode(const struct send_wqe *wqe)
-{
-	switch ((int)wqe->opcode) {
-	case WR_FLUSH:				return (enum ibv_wc_opcode)WC_FLUSH;
-	case WR_ATOMIC_WRITE:			return (enum ibv_wc_opcode)WC_ATOMIC_WRITE;
-	case IBV_WR_RDMA_WRITE:
-	case IBV_WR_RDMA_WRITE_WITH_IMM:	return IBV_WC_RDMA_WRITE;
-	case IBV_WR_RDMA_READ:			return IBV_WC_RDMA_READ;
-	case IBV_WR_ATOMIC_CMP_AND_SWP:		return IBV_WC_COMP_SWAP;
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:	return IBV_WC_FETCH_ADD;
-	case IBV_WR_LOCAL_INV:			return IBV_WC_LOCAL_INV;
-	case IBV_WR_BIND_MW:			return IBV_WC_BIND_MW;
-	default:				return IBV_WC_SEND;
-	}
-}
-
 /* The ring slot may be reused afterwards: @wqe must not be used any more. */
 static void finish_retire(struct qp *qp, struct send_wqe *wqe) REQUIRES(qp->lock)
 {
@@ -114,7 +98,8 @@ void finish_send(struct qp_call *call, enum ibv_wc_status status)
 {
 	struct qp *qp = call->qp;
 	struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
-	struct ibv_wc wc = { .wr_id = wqe->wr_id, .status = status, .opcode = wc_opcode(wqe),
+	struct ibv_wc wc = { .wr_id = wqe->wr_id, .status = status,
+			     .opcode = (enum ibv_wc_opcode)wr_row(wqe->opcode)->completion,
 			     .byte_len = wqe->length, .qp_num = qp->number };
 	bool wanted = status != IBV_WC_SUCCESS || (wqe->flags & IBV_SEND_SIGNALED);
 	uint32_t number;

@@ -204,14 +204,43 @@ enum wqe_state { WQE_POSTED, WQE_STARTED, WQE_IN_CHANNEL, WQE_DONE, WQE_FAILED }
 /* A READ is asked for in pieces of at most this, as the window allows; a multiple of any MTU. */
 #define READ_CHUNK_MAX (64u * 1024u)
 
-bool wqe_is_local(const struct send_wqe *wqe);
-bool wqe_is_atomic(const struct send_wqe *wqe);
-bool wqe_is_read_or_atomic(const struct send_wqe *wqe);
+static inline bool wqe_is_local(const struct send_wqe *wqe)
+{
+	return wr_is(wqe->opcode, WR_IS_LOCAL);
+}
+
+static inline bool wqe_is_atomic(const struct send_wqe *wqe)
+{
+	return wr_is(wqe->opcode, WR_IS_ATOMIC);
+}
+
+static inline bool wqe_is_write(const struct send_wqe *wqe)
+{
+	return wr_is(wqe->opcode, WR_WRITES);
+}
+
+static inline bool wqe_is_read_or_atomic(const struct send_wqe *wqe)
+{
+	return wr_is(wqe->opcode, WR_SCATTERS);
+}
+
 /* FLUSH, ATOMIC_WRITE: answered by a READ response without data (annex A19). */
-bool wqe_is_placement(const struct send_wqe *wqe);
-/* All of these: limited by max_rd_atomic, and answered by a response of their own. */
-bool wqe_takes_resource(const struct send_wqe *wqe);
-bool wqe_needs_receive(const struct send_wqe *wqe);
+static inline bool wqe_is_placement(const struct send_wqe *wqe)
+{
+	return wr_is(wqe->opcode, WR_HAS_RANGE | WR_HAS_WORD);
+}
+
+/* Limited by max_rd_atomic, and answered by a response of its own. */
+static inline bool wqe_takes_resource(const struct send_wqe *wqe)
+{
+	return wr_is(wqe->opcode, WR_TAKES_RESOURCE);
+}
+
+static inline bool wqe_needs_receive(const struct send_wqe *wqe)
+{
+	return wr_is(wqe->opcode, WR_TAKES_RECEIVE);
+}
+
 const char *wqe_name(const struct send_wqe *wqe);
 /* PSNs that the request takes (of the responses, for READ). */
 uint32_t wqe_psns(const struct qp *qp, const struct send_wqe *wqe) REQUIRES(qp->lock);

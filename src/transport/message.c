@@ -51,29 +51,16 @@ struct send_wqe *transport_message_next(struct qp *qp)
 	    !only_messages_outstanding(qp) || request_needs_packets(qp))
 		return NULL;
 	wqe = send_queue_at(&qp->sq, qp->sq.sent);
-	switch (wqe->opcode) {
-	case IBV_WR_SEND:
-	case IBV_WR_SEND_WITH_IMM:
-	case IBV_WR_SEND_WITH_INV:
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
+	if (wqe_needs_receive(wqe))
 		return wqe;
-	case IBV_WR_RDMA_WRITE:
-		return qp->requester.local_messages ? wqe : NULL;
-	default:
-		if (qp->requester.local_messages)
-			note_stall(qp);
-		return NULL;
-	}
-}
-
-static bool is_write(const struct send_wqe *wqe)
-{
-	return wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	if (qp->requester.local_messages && !wqe_is_write(wqe))
+		note_stall(qp);
+	return qp->requester.local_messages && wqe_is_write(wqe) ? wqe : NULL;
 }
 
 size_t message_target_bytes(const struct qp *qp, const struct send_wqe *wqe)
 {
-	return (qp_is(qp, QP_XRC) ? MESSAGE_SRQ_BYTES : 0) + (is_write(wqe) ? MESSAGE_TARGET_BYTES : 0);
+	return (qp_is(qp, QP_XRC) ? MESSAGE_SRQ_BYTES : 0) + (wqe_is_write(wqe) ? MESSAGE_TARGET_BYTES : 0);
 }
 
 void message_write_target(const struct qp *qp, const struct send_wqe *wqe, uint8_t *out)
@@ -84,7 +71,7 @@ void message_write_target(const struct qp *qp, const struct send_wqe *wqe, uint8
 		memcpy(out, &wqe->remote_srqn, MESSAGE_SRQ_BYTES);
 		out += MESSAGE_SRQ_BYTES;
 	}
-	if (!is_write(wqe))
+	if (!wqe_is_write(wqe))
 		return;
 	memcpy(out, &wqe->remote_address, 8);
 	memcpy(out + 8, words, 8);
@@ -94,11 +81,11 @@ void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, boo
 			    uint32_t head[MESSAGE_WORDS])
 {
 	unsigned flags =
-		(rendezvous ? MESSAGE_RENDEZVOUS : 0) | (is_write(wqe) ? MESSAGE_WRITE : 0);
+		(rendezvous ? MESSAGE_RENDEZVOUS : 0) | (wqe_is_write(wqe) ? MESSAGE_WRITE : 0);
 
-	if (wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+	if (wr_is(wqe->opcode, WR_HAS_IMM))
 		flags |= MESSAGE_IMM;
-	else if (wqe->opcode == IBV_WR_SEND_WITH_INV)
+	else if (wr_is(wqe->opcode, WR_HAS_INV))
 		flags |= MESSAGE_INVALIDATE;
 	if (wqe->flags & IBV_SEND_SOLICITED)
 		flags |= MESSAGE_SOLICITED;
@@ -175,7 +162,7 @@ void transport_message_answered(struct qp *qp, uint64_t token, bool refused, uin
 		count(&call, COUNTER_MESSAGE_REFUSED);
 	} else {
 		requester->local_messages--;
-		count(&call, is_write(wqe) ? COUNTER_LOCAL_WRITE : COUNTER_LOCAL_SEND);
+		count(&call, wqe_is_write(wqe) ? COUNTER_LOCAL_WRITE : COUNTER_LOCAL_SEND);
 		finish_send(&call, IBV_WC_SUCCESS);
 		if (qp->sq.tail == qp->sq.head)
 			requester->stalls = 0;
@@ -190,7 +177,7 @@ void transport_message_commit(struct qp *qp, uint64_t now_ns, struct effects *ef
 {
 	const struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
 	struct requester *requester = &qp->requester;
-	bool takes_receive = wqe->opcode != IBV_WR_RDMA_WRITE;
+	bool takes_receive = wqe_needs_receive(wqe);
 	struct qp_call call;
 
 	qp_call_init(&call, qp, now_ns, effects);
@@ -201,7 +188,7 @@ void transport_message_commit(struct qp *qp, uint64_t now_ns, struct effects *ef
 	else if (requester->early_write_age && requester->early_write_age < UINT8_MAX)
 		requester->early_write_age++;
 	count(&call, COUNTER_MESSAGE_EARLY);
-	count(&call, is_write(wqe) ? COUNTER_LOCAL_WRITE : COUNTER_LOCAL_SEND);
+	count(&call, wqe_is_write(wqe) ? COUNTER_LOCAL_WRITE : COUNTER_LOCAL_SEND);
 	finish_send(&call, IBV_WC_SUCCESS);
 	requester_check_drained(&call);
 	qp_call_end(&call);

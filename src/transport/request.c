@@ -13,61 +13,11 @@
 #include "object/placement.h"
 #include "transport/internal.h"
 
-bool wqe_is_local(const struct send_wqe *wqe)
-{
-	return wqe->opcode == IBV_WR_LOCAL_INV || wqe->opcode == IBV_WR_BIND_MW || wqe->opcode == WR_FAULTY;
-}
-
-bool wqe_is_atomic(const struct send_wqe *wqe)
-{
-	return wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
-bool wqe_is_read_or_atomic(const struct send_wqe *wqe)
-{
-	return wqe->opcode == IBV_WR_RDMA_READ || wqe_is_atomic(wqe);
-}
-
-bool wqe_is_placement(const struct send_wqe *wqe)
-{
-	return (int)wqe->opcode == WR_FLUSH || (int)wqe->opcode == WR_ATOMIC_WRITE;
-}
-
-bool wqe_takes_resource(const struct send_wqe *wqe)
-{
-	return wqe_is_read_or_atomic(wqe) || wqe_is_placement(wqe);
-}
-
-bool wqe_needs_receive(const struct send_wqe *wqe)
-{
-	switch (wqe->opcode) {
-	case IBV_WR_SEND:
-	case IBV_WR_SEND_WITH_IMM:
-	case IBV_WR_SEND_WITH_INV:
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		return true;
-	default:
-		return false;
-	}
-}
-
 const char *wqe_name(const struct send_wqe *wqe)
 {
-	switch (wqe->opcode == WR_FAULTY ? (int)wqe->imm : (int)wqe->opcode) {
-	case WR_FLUSH:				return "IBV_WR_FLUSH";
-	case WR_ATOMIC_WRITE:			return "IBV_WR_ATOMIC_WRITE";
-	case IBV_WR_SEND:			return "IBV_WR_SEND";
-	case IBV_WR_SEND_WITH_IMM:		return "IBV_WR_SEND_WITH_IMM";
-	case IBV_WR_SEND_WITH_INV:		return "IBV_WR_SEND_WITH_INV";
-	case IBV_WR_RDMA_WRITE:			return "IBV_WR_RDMA_WRITE";
-	case IBV_WR_RDMA_WRITE_WITH_IMM:	return "IBV_WR_RDMA_WRITE_WITH_IMM";
-	case IBV_WR_RDMA_READ:			return "IBV_WR_RDMA_READ";
-	case IBV_WR_ATOMIC_CMP_AND_SWP:		return "IBV_WR_ATOMIC_CMP_AND_SWP";
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:	return "IBV_WR_ATOMIC_FETCH_AND_ADD";
-	case IBV_WR_LOCAL_INV:			return "IBV_WR_LOCAL_INV";
-	case IBV_WR_BIND_MW:			return "IBV_WR_BIND_MW";
-	default:				return "request";
-	}
+	unsigned opcode = wqe->opcode == WR_FAULTY ? wqe->imm : (unsigned)wqe->opcode;
+
+	return opcode < WR_FAULTY && wr_rows[opcode].name ? wr_rows[opcode].name : "request";
 }
 
 uint32_t wqe_psns(const struct qp *qp, const struct send_wqe *wqe)
@@ -118,9 +68,9 @@ enum flavour { PLAIN, IMM, INV };
 
 static enum flavour flavour_of(const struct send_wqe *wqe)
 {
-	if (wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+	if (wr_is(wqe->opcode, WR_HAS_IMM))
 		return IMM;
-	return wqe->opcode == IBV_WR_SEND_WITH_INV ? INV : PLAIN;
+	return wr_is(wqe->opcode, WR_HAS_INV) ? INV : PLAIN;
 }
 
 /* The RC codes: packet_begin() makes those of the service of them. */
@@ -142,7 +92,7 @@ static uint32_t fill_message(const struct qp *qp, const struct send_wqe *wqe, ui
 {
 	bool first = psn == wqe->first_psn, last = psn == wqe->last_psn;
 	enum part part = first ? (last ? PART_ONLY : PART_FIRST) : last ? PART_LAST : PART_MIDDLE;
-	bool write = wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	bool write = wqe_is_write(wqe);
 	enum flavour flavour = flavour_of(wqe);
 	uint64_t offset = offset_of(qp, psn, wqe->first_psn);
 	uint8_t code = write ? write_code[part][flavour] : send_code[part][flavour];

@@ -102,7 +102,7 @@ static bool send_datagram(struct transmit *transmit, const struct send_wqe *wqe,
 	struct qp *qp = transmit->call->qp;
 	struct requester *requester = &qp->requester;
 	uint32_t limit = qp->mtu ? qp->mtu : PATH_MTU_MAX;
-	bool imm = wqe->opcode == IBV_WR_SEND_WITH_IMM;
+	bool imm = wr_is(wqe->opcode, WR_HAS_IMM);
 	struct packet packet;
 
 	lock_alias(&qp->lock);

@@ -4,6 +4,8 @@
  * ibv_rate_to_mbps(3). The names are those of IBTA 11.6.2 (completion statuses), 11.6.3 (events)
  * and 14.2.5.6 (port states); people search the web for them, so they are spelt as usual.
  */
+#include <string.h>
+
 #include "verbs/private.h"
 #include "verbs/verbs.h"
 
@@ -27,11 +29,6 @@ static const char *const port_state_names[] = {
 	[IBV_PORT_ACTIVE_DEFER] = "active defer",
 };
 
-static const char *const wr_opcode_names[] = {
-#define WR_OPCODE(number, constant, text) [number] = text,
-#include "verbs/name.def"
-};
-
 /* The constants without their prefixes. */
 static const char *const wc_status_words[] = {
 #define WC_STATUS(constant, text) [IBV_WC_##constant] = #constant,
@@ -40,11 +37,6 @@ static const char *const wc_status_words[] = {
 
 static const char *const wc_opcode_words[] = {
 #define WC_OPCODE(number, constant) [number] = #constant,
-#include "verbs/name.def"
-};
-
-static const char *const wr_opcode_words[] = {
-#define WR_OPCODE(number, constant, text) [number] = #constant,
 #include "verbs/name.def"
 };
 
@@ -85,7 +77,9 @@ const char *wc_opcode_word(int opcode)
 
 const char *wr_opcode_word(int opcode)
 {
-	return NAME_OF(wr_opcode_words, opcode);
+	const struct wr_row *row = wr_row_of_name(opcode);
+
+	return row ? row->name + strlen("IBV_WR_") : "unknown";
 }
 
 const char *event_word(int event)
@@ -100,7 +94,9 @@ const char *ibv_wc_status_str(enum ibv_wc_status status)
 
 const char *ibv_wr_opcode_str(enum ibv_wr_opcode opcode)
 {
-	return NAME_OF(wr_opcode_names, opcode);
+	const struct wr_row *row = wr_row_of_name((int)opcode);
+
+	return row ? row->text : "unknown";
 }
 PRIVATE_IN_ALL_NODES(ibv_wr_opcode_str);
 

@@ -70,8 +70,9 @@ class Place:
         self.before = []
 
     def run(self, *command, **how):
-        return subprocess.run(self.before + list(command), env=self.environment, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, **how)
+        return subprocess.run(self.before + list(command), env=self.environment, cwd=self.directory,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              timeout=LIMIT_S, **how)
 
     def bring_up(self, *options):
         """Seconds to SUBNET UP: from the start of opensm, and from DISCOVERING."""
@@ -206,6 +207,7 @@ def crowd(scratch):
         for number in range(1, CLIENTS + 1):
             environment = dict(place.environment, **{variable: 'host%d' % number})
             programs.append(subprocess.Popen(place.before + ['ibping', '-S'], env=environment,
+                                             cwd=place.directory,
                                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                              stderr=subprocess.DEVNULL))
         time.sleep(10)

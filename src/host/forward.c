@@ -26,50 +26,51 @@ struct nonce_message {
 };
 
 enum header_field {
-	AT_MAGIC = 0, AT_VERSION = 4, AT_TRAFFIC_CLASS = 6, AT_HOP_LIMIT = 7, AT_SOURCE = 8,
-	AT_DESTINATION = 24, AT_INTERFACE = 40, AT_SOURCE_PORT = 44, AT_SEGMENT_NUMBER = 46,
-	AT_SEGMENT_BYTES = 48, AT_BYTES = 52, AT_FLOW_LABEL = 56, AT_SPREAD = 60,
+	FORWARD_MAGIC = 0, FORWARD_VERSION = 4, FORWARD_TRAFFIC_CLASS = 6, FORWARD_HOP_LIMIT = 7,
+	FORWARD_SOURCE = 8, FORWARD_DESTINATION = 24, FORWARD_INTERFACE = 40, FORWARD_SOURCE_PORT = 44,
+	FORWARD_SEGMENT_NUMBER = 46, FORWARD_SEGMENT_BYTES = 48, FORWARD_BYTES = 52,
+	FORWARD_FLOW_LABEL = 56, FORWARD_SPREAD = 60,
 };
 
 static void write_header(uint8_t header[HEADER_BYTES], const struct datagram *datagram)
 {
-	put_be32(header + AT_MAGIC, HEADER_MAGIC);
-	put_be16(header + AT_VERSION, HEADER_VERSION);
-	header[AT_TRAFFIC_CLASS] = datagram->traffic_class;
-	header[AT_HOP_LIMIT] = datagram->hop_limit;
-	memcpy(header + AT_SOURCE, datagram->source, 16);
-	memcpy(header + AT_DESTINATION, datagram->destination, 16);
-	put_be32(header + AT_INTERFACE, datagram->interface);
-	put_be16(header + AT_SOURCE_PORT, datagram->source_port);
-	put_be16(header + AT_SEGMENT_NUMBER, (uint16_t)datagram->segment_number);
-	put_be32(header + AT_SEGMENT_BYTES, (uint32_t)datagram->segment_bytes);
-	put_be32(header + AT_BYTES, (uint32_t)datagram->bytes);
-	put_be32(header + AT_FLOW_LABEL, datagram->flow_label);
-	put_be32(header + AT_SPREAD, datagram->spread);
+	put_be32(header + FORWARD_MAGIC, HEADER_MAGIC);
+	put_be16(header + FORWARD_VERSION, HEADER_VERSION);
+	header[FORWARD_TRAFFIC_CLASS] = datagram->traffic_class;
+	header[FORWARD_HOP_LIMIT] = datagram->hop_limit;
+	memcpy(header + FORWARD_SOURCE, datagram->source, 16);
+	memcpy(header + FORWARD_DESTINATION, datagram->destination, 16);
+	put_be32(header + FORWARD_INTERFACE, datagram->interface);
+	put_be16(header + FORWARD_SOURCE_PORT, datagram->source_port);
+	put_be16(header + FORWARD_SEGMENT_NUMBER, (uint16_t)datagram->segment_number);
+	put_be32(header + FORWARD_SEGMENT_BYTES, (uint32_t)datagram->segment_bytes);
+	put_be32(header + FORWARD_BYTES, (uint32_t)datagram->bytes);
+	put_be32(header + FORWARD_FLOW_LABEL, datagram->flow_label);
+	put_be32(header + FORWARD_SPREAD, datagram->spread);
 }
 
 /* @bytes: how many came after the header. Any local process can write here: check everything. */
 static int read_header(const uint8_t header[HEADER_BYTES], size_t bytes, struct datagram *datagram)
 {
 	struct datagram read = {
-		.traffic_class = header[AT_TRAFFIC_CLASS],
-		.hop_limit = header[AT_HOP_LIMIT],
-		.interface = get_be32(header + AT_INTERFACE),
-		.source_port = get_be16(header + AT_SOURCE_PORT),
-		.segment_number = get_be16(header + AT_SEGMENT_NUMBER),
-		.segment_bytes = get_be32(header + AT_SEGMENT_BYTES),
-		.bytes = get_be32(header + AT_BYTES),
-		.flow_label = get_be32(header + AT_FLOW_LABEL),
-		.spread = get_be32(header + AT_SPREAD),
+		.traffic_class = header[FORWARD_TRAFFIC_CLASS],
+		.hop_limit = header[FORWARD_HOP_LIMIT],
+		.interface = get_be32(header + FORWARD_INTERFACE),
+		.source_port = get_be16(header + FORWARD_SOURCE_PORT),
+		.segment_number = get_be16(header + FORWARD_SEGMENT_NUMBER),
+		.segment_bytes = get_be32(header + FORWARD_SEGMENT_BYTES),
+		.bytes = get_be32(header + FORWARD_BYTES),
+		.flow_label = get_be32(header + FORWARD_FLOW_LABEL),
+		.spread = get_be32(header + FORWARD_SPREAD),
 		.forwarded = true,
 	};
 
-	if (get_be32(header + AT_MAGIC) != HEADER_MAGIC ||
-	    get_be16(header + AT_VERSION) != HEADER_VERSION || read.bytes != bytes || !bytes ||
+	if (get_be32(header + FORWARD_MAGIC) != HEADER_MAGIC ||
+	    get_be16(header + FORWARD_VERSION) != HEADER_VERSION || read.bytes != bytes || !bytes ||
 	    read.segment_bytes > bytes)
 		return EBADMSG;
-	memcpy(read.source, header + AT_SOURCE, 16);
-	memcpy(read.destination, header + AT_DESTINATION, 16);
+	memcpy(read.source, header + FORWARD_SOURCE, 16);
+	memcpy(read.destination, header + FORWARD_DESTINATION, 16);
 	*datagram = read;
 	return 0;
 }

@@ -13,17 +13,17 @@
 #include "host/group_watch.h"
 
 #define PORT		4791u
-#define KNOWN_MAX	4u		/* the port changes hands, and IPv6 may be another user's */
+#define TRUSTED_MAX	4u		/* the port changes hands, and IPv6 may be another user's */
 #define TRUST_NS	1000000000u
 #define LOOK_NS		100000000u	/* between looks */
 
-struct known {
+struct trusted {
 	uid_t uid;
 	uint64_t until_ns;		/* 0: unused */
 };
 
 static struct lock port_owner_lock = LOCK_INITIALIZER;
-static struct known known[KNOWN_MAX] GUARDED_BY(port_owner_lock);
+static struct trusted trusted[TRUSTED_MAX] GUARDED_BY(port_owner_lock);
 static uint64_t next_look_ns GUARDED_BY(port_owner_lock);
 
 static bool is_zeros(const char *address, size_t digits)
@@ -34,18 +34,18 @@ static bool is_zeros(const char *address, size_t digits)
 /* Replaces the entry that was learned longest ago. */
 static void port_owner_learn(uid_t uid, uint64_t now_ns) REQUIRES(port_owner_lock)
 {
-	struct known *place = &known[0];
+	struct trusted *place = &trusted[0];
 	unsigned i;
 
-	for (i = 0; i < KNOWN_MAX; i++) {
-		if (known[i].until_ns && known[i].uid == uid) {
-			place = &known[i];
+	for (i = 0; i < TRUSTED_MAX; i++) {
+		if (trusted[i].until_ns && trusted[i].uid == uid) {
+			place = &trusted[i];
 			break;
 		}
-		if (known[i].until_ns < place->until_ns)
-			place = &known[i];
+		if (trusted[i].until_ns < place->until_ns)
+			place = &trusted[i];
 	}
-	*place = (struct known){ uid, now_ns + TRUST_NS };
+	*place = (struct trusted){ uid, now_ns + TRUST_NS };
 }
 
 /* Lines: number: ADDRESS:PORT remote state queues timer retransmits uid ... */
@@ -68,8 +68,8 @@ static bool port_owner_is_known(uid_t uid, uint64_t now_ns) REQUIRES(port_owner_
 {
 	unsigned i;
 
-	for (i = 0; i < KNOWN_MAX; i++)
-		if (known[i].uid == uid && known[i].until_ns > now_ns)
+	for (i = 0; i < TRUSTED_MAX; i++)
+		if (trusted[i].uid == uid && trusted[i].until_ns > now_ns)
 			return true;
 	return false;
 }
@@ -77,7 +77,7 @@ static bool port_owner_is_known(uid_t uid, uint64_t now_ns) REQUIRES(port_owner_
 void port_owner_forget(void)
 {
 	lock_init(&port_owner_lock);
-	memset(known, 0, sizeof(known));
+	memset(trusted, 0, sizeof(trusted));
 	next_look_ns = 0;
 }
 

@@ -47,7 +47,7 @@
 
 enum kind { KIND_LISTENER, KIND_WATCHER, KIND_WATCHED };	/* kind of an fd in the epoll set */
 
-struct watched {
+struct watched_slot {
 	int fd;				/* -1: not watched */
 	unsigned count, ended;
 };
@@ -69,7 +69,7 @@ struct slot_watch {
 	unsigned idle_count GUARDED_BY_MEMBER(lock);
 	/* slots that are watched with a count of 0, oldest first */
 	uint32_t idle[IDLE_MAX] GUARDED_BY_MEMBER(lock);
-	struct watched watched[SLOT_COUNT] GUARDED_BY_MEMBER(lock);	/* by slot */
+	struct watched_slot watched[SLOT_COUNT] GUARDED_BY_MEMBER(lock);	/* by slot */
 };
 
 static int slot_watch_wait_for(struct slot_watch *watch, enum kind kind, int fd, uint32_t which)
@@ -217,7 +217,7 @@ static int slot_connect_to(struct slot_watch *watch, uint32_t slot, int *connect
 }
 
 /* A child that was forked and did not close it yet would keep it in the epoll set. */
-static void stop_watching(struct slot_watch *watch, struct watched *watched)
+static void stop_watching(struct slot_watch *watch, struct watched_slot *watched)
 {
 	epoll_ctl(watch->epoll_fd, EPOLL_CTL_DEL, watched->fd, NULL);
 	close(watched->fd);
@@ -256,7 +256,7 @@ static bool slot_watch_is_alive(int fd)
 
 static void take_up_idle(struct slot_watch *watch, uint32_t slot) REQUIRES(watch->lock)
 {
-	struct watched *watched = &watch->watched[slot];
+	struct watched_slot *watched = &watch->watched[slot];
 
 	if (watched->fd < 0 || watched->count)
 		return;
@@ -267,7 +267,7 @@ static void take_up_idle(struct slot_watch *watch, uint32_t slot) REQUIRES(watch
 
 int slot_watch_add(struct slot_watch *watch, uint32_t slot)
 {
-	struct watched *watched = &watch->watched[slot % SLOT_COUNT];
+	struct watched_slot *watched = &watch->watched[slot % SLOT_COUNT];
 	int err = 0;
 
 	if (slot >= SLOT_COUNT)
@@ -286,7 +286,7 @@ int slot_watch_add(struct slot_watch *watch, uint32_t slot)
 
 void slot_watch_remove(struct slot_watch *watch, uint32_t slot)
 {
-	struct watched *watched = &watch->watched[slot % SLOT_COUNT];
+	struct watched_slot *watched = &watch->watched[slot % SLOT_COUNT];
 
 	lock_acquire(&watch->lock);
 	if (watched->ended)
@@ -321,7 +321,7 @@ int slot_watch_pid(struct slot_watch *watch, uint32_t slot, pid_t *pid)
 static bool slot_handle(struct slot_watch *watch, enum kind kind, uint32_t which)
 	REQUIRES(watch->lock)
 {
-	struct watched *watched = &watch->watched[which % SLOT_COUNT];
+	struct watched_slot *watched = &watch->watched[which % SLOT_COUNT];
 	bool refused;
 	char byte;
 

@@ -77,16 +77,16 @@ int mw_free(struct mr_table *table, struct mw *mw)
 }
 
 /* Why a bind is refused: a fault for the completion, a reason for the explanation. */
-struct refusal {
+struct mw_refusal {
 	enum mr_fault fault;
 	const char *reason;
 };
 
-#define ALLOWED			((struct refusal){ MR_OK, NULL })
-#define REFUSED(fault, reason)	((struct refusal){ fault, reason })
+#define ALLOWED			((struct mw_refusal){ MR_OK, NULL })
+#define REFUSED(fault, reason)	((struct mw_refusal){ fault, reason })
 
 /* Rules about the window itself. */
-static struct refusal mw_check_window(const struct mr_entry *window,
+static struct mw_refusal mw_check_window(const struct mr_entry *window,
 				      const struct mr_accessor *accessor,
 				      const struct ibv_mw_bind_info *info)
 {
@@ -111,7 +111,7 @@ static struct refusal mw_check_window(const struct mr_entry *window,
 }
 
 /* Rules about the region under it. */
-static struct refusal check_region(const struct mr_entry *region,
+static struct mw_refusal check_region(const struct mr_entry *region,
 				   const struct mr_accessor *accessor,
 				   const struct ibv_mw_bind_info *info)
 {
@@ -164,12 +164,12 @@ static void mw_set_binding(struct mr_entry *window, struct mr_entry *region, uin
 	atomic_fetch_add_explicit(&region->windows, 1, memory_order_relaxed);
 }
 
-static struct refusal mw_try_bind(struct mr_table *table, const struct mr_accessor *accessor,
+static struct mw_refusal mw_try_bind(struct mr_table *table, const struct mr_accessor *accessor,
 				  struct mr_entry *window, uint32_t new_rkey,
 				  const struct ibv_mw_bind_info *info) REQUIRES(table->lock)
 {
 	struct mr_entry *region = NULL;
-	struct refusal refusal;
+	struct mw_refusal refusal;
 	uint32_t window_key;
 
 	if (!window)
@@ -196,7 +196,7 @@ static struct refusal mw_try_bind(struct mr_table *table, const struct mr_access
 enum mr_fault mw_bind(struct mr_table *table, const struct mr_accessor *accessor, struct mw *mw,
 		      uint32_t new_rkey, const struct ibv_mw_bind_info *info)
 {
-	struct refusal refusal;
+	struct mw_refusal refusal;
 
 	lock_acquire(&table->lock);
 	refusal = mw_try_bind(table, accessor, window_of(table, mw), new_rkey, info);

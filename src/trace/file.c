@@ -412,7 +412,7 @@ static bool parse_options(const char *text, size_t *length, struct setting *sett
 	return true;
 }
 
-static int parse_name(const char *text, struct setting *setting)
+static int file_parse_name(const char *text, struct setting *setting)
 {
 	size_t length = strlen(text);
 
@@ -431,7 +431,7 @@ int trace_file_check(void)
 	const char *text = secure_getenv(VARIABLE);
 	struct setting setting;
 
-	return text ? parse_name(text, &setting) : 0;
+	return text ? file_parse_name(text, &setting) : 0;
 }
 
 /* ---- opening ---- */
@@ -602,7 +602,7 @@ static int open_for(const char *text, struct news *news) REQUIRES(the_file.lock)
 	uint64_t limit;
 	size_t bytes;
 	off_t written;
-	int fd, err = parse_name(text, &setting);
+	int fd, err = file_parse_name(text, &setting);
 
 	if (err)
 		return err;

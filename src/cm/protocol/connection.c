@@ -512,14 +512,14 @@ void cm_abandon(struct cm_connection *connection, uint64_t now_ns)
 
 /* ---- the end of the process ---- */
 
-struct leaving {
+struct all_leaving {
 	uint64_t now_ns;
 	unsigned unanswered;
 };
 
 static void connection_leave(void *context, struct cm_connection *connection)
 {
-	struct leaving *leaving = context;
+	struct all_leaving *leaving = context;
 
 	if (connection->state == CM_STATE_ESTABLISHED)
 		cm_disconnect(connection, NULL, 0, leaving->now_ns);
@@ -533,7 +533,7 @@ static void connection_leave(void *context, struct cm_connection *connection)
 
 unsigned cm_leave(struct cm_protocol *protocol, uint64_t now_ns)
 {
-	struct leaving leaving = { .now_ns = now_ns };
+	struct all_leaving leaving = { .now_ns = now_ns };
 
 	cm_for_each(protocol, connection_leave, &leaving);
 	return leaving.unanswered;

@@ -236,7 +236,7 @@ static void check_guard(struct memory *memory, size_t from, size_t to, const cha
 		}
 }
 
-void memory_check(struct memory *memory, const char *whose)
+void memory_judge(struct memory *memory, const char *whose)
 {
 	size_t at = 0;
 	unsigned i;

@@ -70,6 +70,6 @@ long span_mismatch(const struct memory *memory, const struct span *span, uint32_
 /* Do the first @bytes equal the key's data, whatever follows? */
 bool span_starts(const struct memory *memory, const struct span *span, uint32_t key, uint32_t bytes);
 /* Every byte of the buffer is as it may be; fails the simulation if not. */
-void memory_check(struct memory *memory, const char *whose);
+void memory_judge(struct memory *memory, const char *whose);
 
 #endif

@@ -421,7 +421,7 @@ void talk_check_end(struct talk *talk)
 
 		check_side(side);
 		check_counter(side);
-		memory_check(&side->memory, i ? "side 1" : "side 0");
+		memory_judge(&side->memory, i ? "side 1" : "side 0");
 		if (!side->host->crashed)
 			host_check_idle(side->host);
 	}

@@ -454,6 +454,7 @@ static void trace_loop(struct tracer *tracer)
 	}
 	while (tracer->sources)
 		drop_source(tracer, &tracer->sources);
+	sorter_close(&tracer->sorter);
 }
 
 /* ---- the program ---- */

@@ -104,6 +104,9 @@ bool sorter_add(struct sorter *sorter, struct source *source, const struct trace
 void sorter_take(struct sorter *sorter, uint64_t until_ns,
 		 void (*take)(void *owner, struct source *source, const struct trace_record *record), void *owner);
 
+/* Frees what it has; records that were not taken are dropped. */
+void sorter_close(struct sorter *sorter);
+
 /* ---- trace_summary.c ---- */
 
 /* Of traces that are files; exit status, after a line on stderr. */

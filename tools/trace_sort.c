@@ -138,3 +138,13 @@ void sorter_take(struct sorter *sorter, uint64_t until_ns,
 	sorter->sorted = sorter->count;
 	sorter->first = 0;
 }
+
+void sorter_close(struct sorter *sorter)
+{
+	while (sorter->first < sorter->count)
+		sorter_leave(sorter, sorter->entry[sorter->first++].chunk);
+	free(sorter->filling);
+	free(sorter->spare);
+	free(sorter->entry);
+	*sorter = (struct sorter){ 0 };
+}

@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -49,7 +48,7 @@ static void records_are_taken_in_the_order_of_time(void **state)
 	}
 	assert_int_equal(taken, added);
 	assert_int_equal(sorter.count, sorter.first);
-	free(sorter.entry);
+	sorter_close(&sorter);
 }
 
 int main(void)

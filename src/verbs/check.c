@@ -59,6 +59,7 @@ static uint32_t readable_sges(const struct ibv_sge *list, int count, uint32_t mo
 static struct check_record send_record(const char *call, struct ibv_qp *ibv,
 				       const struct ibv_send_wr *wr)
 {
+	const struct wr_row *row = wr_row_of_post(wr->opcode);
 	const struct qp *qp = to_qp(ibv);
 
 	return (struct check_record){
@@ -69,9 +70,7 @@ static struct check_record send_record(const char *call, struct ibv_qp *ibv,
 		.opcode = wr->opcode,
 		.signaled = qp->signal_all || wr->send_flags & IBV_SEND_SIGNALED,
 		.inlined = wr->send_flags & IBV_SEND_INLINE,
-		.reads = wr->opcode == IBV_WR_RDMA_READ ||
-			 wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-			 wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD,
+		.reads = row && row->is & WR_SCATTERS,
 		.ah = qp->type == IBV_QPT_UD ? CHECK_HANDLE(wr->wr.ud.ah) : 0,
 		.sge = (const struct check_sge *)wr->sg_list,
 		.sges = readable_sges(wr->sg_list, wr->num_sge, qp->cap.max_send_sge)};

@@ -159,6 +159,16 @@ static int share_check(int memfd, size_t *bytes)
 	return 0;
 }
 
+/* Or the first record of each page would wait for it, in the program's own thread. */
+static void ring_touch(struct trace_share *share, size_t bytes)
+{
+	volatile uint8_t *ring = (volatile uint8_t *)share + TRACE_SHARE_BYTES;
+	size_t at;
+
+	for (at = 0; at < bytes - TRACE_SHARE_BYTES; at += TRACE_SHARE_BYTES)
+		ring[at] = 0;
+}
+
 static int share_map(int memfd, struct trace_share **mapped, size_t *bytes)
 {
 	struct trace_share *share;
@@ -177,11 +187,13 @@ static int share_map(int memfd, struct trace_share **mapped, size_t *bytes)
 	else if (ring_bytes & (ring_bytes - 1) || *bytes != TRACE_SHARE_BYTES + (size_t)ring_bytes ||
 		 ring_bytes < 4 * TRACE_RECORD_MAX)
 		err = EINVAL;
-	if (err)
+	if (err) {
 		munmap(share, *bytes);
-	else
-		*mapped = share;
-	return err;
+		return err;
+	}
+	ring_touch(share, *bytes);
+	*mapped = share;
+	return 0;
 }
 
 static int trace_install(struct trace_share *share, int connection, uint32_t *tracer)

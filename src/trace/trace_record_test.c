@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -144,6 +145,28 @@ static void records_without_room_are_lost_and_counted_and_nothing_is_overwritten
 	end();
 }
 
+static long page_faults(void)
+{
+	struct rusage usage;
+
+	assert_int_equal(getrusage(RUSAGE_THREAD, &usage), 0);
+	return usage.ru_minflt;
+}
+
+static void no_record_waits_for_a_page_of_the_ring(void **state)
+{
+	long before;
+
+	assert_int_equal(attach(share_new(TRACE_CALLS, 0, F_SEAL_SHRINK)), 0);
+	tracepoint(call, .name = "call");
+	before = page_faults();
+	while (!share->lost)
+		tracepoint(call, .name = "call");
+	/* Nobody read it: its 16 pages were written. */
+	assert_in_range(page_faults() - before, 0, RING_BYTES / 4096 / 2);
+	end();
+}
+
 /* An RC SEND Only of 100 bytes to QP 0x11. */
 static size_t make_packet(uint8_t packet[128], uint8_t qpn)
 {
@@ -242,6 +265,7 @@ int main(void)
 		cmocka_unit_test(only_one_tracer_is_served_and_the_next_one_after_it),
 		cmocka_unit_test(a_call_stands_in_the_ring_with_its_error),
 		cmocka_unit_test(records_without_room_are_lost_and_counted_and_nothing_is_overwritten),
+		cmocka_unit_test(no_record_waits_for_a_page_of_the_ring),
 		cmocka_unit_test(payload_is_left_out_but_of_management_datagrams),
 		cmocka_unit_test(repetitions_of_a_packet_are_counted),
 		cmocka_unit_test(a_comment_says_what_is_known),

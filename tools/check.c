@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * verbatim check [OPTION]... [--] PROGRAM [ARGUMENT]...: runs the program, with its children, so
- *that what it calls is checked (src/check/), and sums up what they have found, however they ended.
+ * that what it calls is checked (src/check/), and sums up what they found, however they ended.
  *
- *	program and children --lines--> a temporary file --> summary, JSON, SARIF, JUnit, lines for
- *GitHub
+ *	program and children --lines--> a temporary file --> summary and formats
  */
 #include <errno.h>
 #include <signal.h>
@@ -21,10 +20,10 @@
 enum { EXIT_CANNOT_EXECUTE = 126, EXIT_NOT_FOUND = 127 };
 
 struct options {
-	const char *json, *sarif, *junit, *suppress, *max_reports; /* or NULL */
+	const char *json, *sarif, *junit, *suppress, *max_reports;	/* or NULL */
 	bool github;
-	int error_exitcode; /* 0: the program's */
-	int first;	    /* of argv: the program */
+	int error_exitcode;	/* 0: the program's */
+	int first;		/* of argv: the program */
 };
 
 static bool read_exitcode(const char *text, int *code)
@@ -182,8 +181,8 @@ static int write_results(const struct options *options, const struct check_resul
 int check_command(int argc, char **argv)
 {
 	static struct variable variables[VARIABLE_COUNT];
-	struct options options = {0};
-	struct check_results results = {0};
+	struct options options = { 0 };
+	struct check_results results = { 0 };
 	const char *temporary = getenv("TMPDIR");
 	char report[256], value[8192];
 	int fd, status, err = EXIT_FAILURE;

@@ -10,9 +10,9 @@
 enum { CHECK_FRAMES_MAX = 16 };
 
 struct check_line_frame {
-	const char *function, *file, *module; /* "": not known */
+	const char *function, *file, *module;	/* "": not known */
 	int line;
-	const char *offset; /* hexadecimal */
+	const char *offset;	/* hexadecimal */
 };
 
 struct check_line_stack {
@@ -24,16 +24,17 @@ struct check_line_stack {
 struct check_found {
 	const struct check_rule_text *rule;
 	int pid;
-	const char *program, *object, *wr_id, *text, *cause_is; /* object "", wr_id "-": none */
+	/* object "", wr_id "-": none */
+	const char *program, *object, *wr_id, *text, *cause_is;
 	struct check_line_stack here, cause;
 };
 
 struct check_results {
 	struct check_found *found;
 	int count;
-	int processes, ended; /* that began, and that came to their end */
-	int suppressed, more; /* findings that were held back; not shown: too many at a place */
-	char *text;	      /* the file */
+	int processes, ended;	/* that began, and that came to their end */
+	int suppressed, more;	/* held back; not shown: too many at a place */
+	char *text;		/* the file */
 };
 
 struct check_rule_text {

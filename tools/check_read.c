@@ -10,10 +10,10 @@
 #include "check.h"
 
 const struct check_rule_text check_rule_texts[] = {
-#define RULE(name, id, on, function, sentence, source, remedy) {id, sentence, source, remedy},
+#define RULE(name, id, on, function, sentence, source, remedy) { id, sentence, source, remedy },
 #include "check/rule.def"
 #undef RULE
-	{NULL, NULL, NULL, NULL},
+	{ NULL, NULL, NULL, NULL },
 };
 
 enum { FIELDS_MAX = 12 };
@@ -33,14 +33,14 @@ static void read_stack(char *text, struct check_line_stack *stack)
 
 	while (*text && (word = strsep(&rest, ";")) && stack->count < CHECK_FRAMES_MAX) {
 		struct check_line_frame *frame = &stack->frame[stack->count];
-		char *part[5] = {NULL};
+		char *part[5] = { NULL };
 
 		for (int i = 0; i < 5 && word; i++)
 			part[i] = strsep(&word, "|");
 		if (!part[4])
 			return;
-		*frame = (struct check_line_frame){part[0], part[1], part[3], atoi(part[2]),
-						   part[4]};
+		*frame = (struct check_line_frame){ part[0], part[1], part[3], atoi(part[2]),
+						    part[4] };
 		stack->count++;
 	}
 }
@@ -57,13 +57,15 @@ static void read_finding(struct check_results *results, char **field)
 		return;
 	results->found = found;
 	found += results->count++;
-	*found = (struct check_found){.rule = rule,
-				      .pid = atoi(field[2]),
-				      .program = field[3],
-				      .object = field[4],
-				      .wr_id = field[5],
-				      .text = field[6],
-				      .cause_is = field[7]};
+	*found = (struct check_found){
+		.rule = rule,
+		.pid = atoi(field[2]),
+		.program = field[3],
+		.object = field[4],
+		.wr_id = field[5],
+		.text = field[6],
+		.cause_is = field[7],
+	};
 	read_stack(field[8], &found->here);
 	read_stack(field[9], &found->cause);
 }
@@ -93,7 +95,7 @@ static void read_used(char **field)
 
 static void read_line(struct check_results *results, char *line)
 {
-	char *field[FIELDS_MAX] = {NULL};
+	char *field[FIELDS_MAX] = { NULL };
 	int count = 0;
 
 	while (line && count < FIELDS_MAX)
@@ -161,7 +163,7 @@ const char *check_relative(const char *file, char *path, size_t size)
 
 const struct check_line_frame *check_main_frame(const struct check_found *found)
 {
-	const struct check_line_stack *const stacks[] = {&found->here, &found->cause};
+	const struct check_line_stack *const stacks[] = { &found->here, &found->cause };
 	const struct check_line_frame *any = NULL;
 	char path[4096];
 

@@ -69,7 +69,7 @@ static void sarif_stack(FILE *file, const char *what, const struct check_line_st
 /* Rule and functions, not lines, addresses or numbers. */
 static uint64_t fingerprint(const struct check_found *found)
 {
-	const struct check_line_stack *const stacks[] = {&found->here, &found->cause};
+	const struct check_line_stack *const stacks[] = { &found->here, &found->cause };
 	uint64_t hash = 0xcbf29ce484222325u;
 
 	for (const char *c = found->rule->id; *c; c++)

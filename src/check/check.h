@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * `verbatim check` in the process of a program (VERBATIM_CHECK). A call that makes, ends, arms or
- * waits asks check_is_on(), a load and a branch, and hands over a record. Posts and polls ask in the
- * twins of verbs/trace.c alone: the ordinary ones have not one instruction more.
+ * waits asks check_is_on(), a load and a branch, and hands over a record. Posts and polls ask in
+ * the twins of verbs/trace.c alone: the ordinary ones have not one instruction more.
  *
- *	verbs/check.c -> check_take() -> model.h, rules -> report.c -> stderr, and the command's file
+ *	verbs/check.c -> check_take() -> model.h, rules -> report.c -> stderr, the command's file
  */
 #ifndef VERBATIM_CHECK_CHECK_H
 #define VERBATIM_CHECK_CHECK_H

@@ -52,7 +52,7 @@ static void armed_before_anything_can_come_is_right(void **state)
 {
 	begin(IBV_QPT_RC, 16);
 	POLL(CQ, 1, 0);
-	ARM(0); /* no request is posted yet */
+	ARM(0);	/* no request is posted yet */
 	SEND(.wr_id = 1, .signaled = true, BUFFER);
 	WAIT();
 	assert_silent();
@@ -60,7 +60,7 @@ static void armed_before_anything_can_come_is_right(void **state)
 	ACK(1);
 	COMPLETE(.wr_id = 1);
 	POLL(CQ, 2, 1);
-	ARM(0); /* ping-pong: what is posted now raises the next event */
+	ARM(0);	/* ping-pong: what is posted now raises the next event */
 	SEND(.wr_id = 2, .signaled = true, BUFFER);
 	WAIT();
 	assert_silent();
@@ -84,7 +84,7 @@ static void events_that_are_there_and_other_threads_are_no_wait_for_ever(void **
 	begin_server();
 	WAIT(.has_event = true);
 	WAIT(.nonblocking = true);
-	DO_AS(2, .what = CHECK_POLLED, .object = CQ, .count = 1); /* another one may arm it */
+	DO_AS(2, .what = CHECK_POLLED, .object = CQ, .count = 1);	/* that may arm it */
 	WAIT();
 	assert_silent();
 }

@@ -72,7 +72,7 @@ static void a_qp_with_sends_under_way_is_found(void **state)
 	RECEIVE(.wr_id = 7, BUFFER);
 	SEND(.wr_id = 1, .signaled = true, BUFFER);
 	COMPLETE(.wr_id = 1);
-	ENDING(QP); /* receives that nobody sent to are nothing lost */
+	ENDING(QP);	/* receives that nobody sent to are nothing lost */
 	assert_silent();
 }
 
@@ -133,7 +133,7 @@ static bool fake_error(const struct check_object *qp, uint32_t *status, uint64_t
 
 static void an_error_that_nobody_polled_is_found(void **state)
 {
-	static const struct check_device device = {.has_error = fake_error};
+	static const struct check_device device = { .has_error = fake_error };
 
 	begin(IBV_QPT_RC, 16);
 	program.device = &device;
@@ -172,8 +172,8 @@ static void memory_of_a_region_is_right_to_its_last_byte(void **state)
 	begin(IBV_QPT_RC, 16);
 	SEND(.wr_id = 1, SGE(0x1000, 4096, LKEY));
 	SEND(.wr_id = 2, SGE(0x1fff, 1, LKEY));
-	SEND(.wr_id = 3, SGE(0, 0, 0x999));		   /* nothing is read */
-	SEND(.wr_id = 4, .inlined = true, SGE(0x7, 8, 0)); /* the lkey is not looked at */
+	SEND(.wr_id = 3, SGE(0, 0, 0x999));			/* nothing is read */
+	SEND(.wr_id = 4, .inlined = true, SGE(0x7, 8, 0));	/* the lkey is not looked at */
 	assert_silent();
 }
 
@@ -209,8 +209,9 @@ static void what_the_peer_refused_is_found(void **state)
 
 static void requests_beyond_the_cap_are_found(void **state)
 {
-	static const struct check_sge three[3] = {
-		{0x1000, 8, LKEY}, {0x1000, 8, LKEY}, {0x1000, 8, LKEY}};
+	static const struct check_sge three[3] = { { 0x1000, 8, LKEY },
+						   { 0x1000, 8, LKEY },
+						   { 0x1000, 8, LKEY } };
 
 	begin(IBV_QPT_RC, 16);
 	DO(.what = CHECK_POST_FAILED, .object = QP, .count = 0, .error = EINVAL, .sge = three,
@@ -266,7 +267,7 @@ static void what_was_never_destroyed_is_found(void **state)
 	DO(.what = CHECK_ENDED, .object = PD);
 	DO(.what = CHECK_ENDED, .object = CONTEXT);
 	DO(.what = CHECK_END);
-	assert_found(RULE_OBJECTS_001, 1); /* both of one place */
+	assert_found(RULE_OBJECTS_001, 1);	/* both of one place */
 	assert_int_equal(last.cause, 5);
 }
 
@@ -283,7 +284,7 @@ static void a_wrong_order_of_destruction_is_found(void **state)
 	ENDING(CQ);
 	DO(.what = CHECK_ENDED, .object = CQ, .error = EBUSY);
 	assert_found(RULE_OBJECTS_002, 1);
-	assert_int_equal(last.cause, 77); /* where the QP was made */
+	assert_int_equal(last.cause, 77);	/* where the QP was made */
 	begin(IBV_QPT_RC, 16);
 	ENDING(CQ);
 	DO(.what = CHECK_ENDED, .object = CQ, .error = EBUSY, .of_manager = true);

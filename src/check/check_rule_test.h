@@ -32,9 +32,9 @@ enum {
 #define QPN 0x11u
 #define DO_AS(by, ...)                                                                             \
 	check_model_take(&program,                                                                 \
-			 &(struct check_record){.thread = by, .call = "a call", __VA_ARGS__})
+			 &(struct check_record){ .thread = by, .call = "a call", __VA_ARGS__ })
 #define DO(...) DO_AS(1, __VA_ARGS__)
-#define SGE(at, length, key) .sge = &(const struct check_sge){at, length, key}, .sges = 1
+#define SGE(at, length, key) .sge = &(const struct check_sge){ at, length, key }, .sges = 1
 #define BUFFER SGE(0x1000, 64, LKEY)
 #define SEND(...) DO(.what = CHECK_POST_SEND, .object = QP, __VA_ARGS__)
 #define RECEIVE(...)                                                                               \
@@ -72,7 +72,7 @@ static void assert_silent(void)
 static void begin(uint32_t type, uint32_t entries)
 {
 	check_model_free(&program);
-	program = (struct check_model){.look = check_rules_look, .report = note};
+	program = (struct check_model){ .look = check_rules_look, .report = note };
 	memset(found, 0, sizeof(found));
 	DO(.what = CHECK_MADE, .kind = CHECK_CONTEXT, .object = CONTEXT);
 	DO(.what = CHECK_MADE, .kind = CHECK_PD, .object = PD, .context = CONTEXT);

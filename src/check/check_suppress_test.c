@@ -12,14 +12,14 @@
 #include "check/suppress.h"
 
 static const struct check_frame frames[2] = {
-	{.function = "post", .file = "/src/app/ring.c", .module = "/usr/lib/libapp.so.1"},
-	{.function = "main", .file = "/src/app/main.c", .module = "/usr/bin/app"},
+	{ .function = "post", .file = "/src/app/ring.c", .module = "/usr/lib/libapp.so.1" },
+	{ .function = "main", .file = "/src/app/main.c", .module = "/usr/bin/app" },
 };
 
 /* Whether the only line of @text holds back that finding. */
 static bool holds(const char *text, const char *rule, const char *object)
 {
-	struct check_suppressions all = {NULL, NULL};
+	struct check_suppressions all = { NULL, NULL };
 	struct check_suppression *one;
 	const char *why;
 	bool held;
@@ -47,7 +47,7 @@ static void each_word_of_a_line_must_match(void **state)
 
 static void comments_and_empty_lines_are_none(void **state)
 {
-	struct check_suppressions all = {NULL, NULL};
+	struct check_suppressions all = { NULL, NULL };
 	const char *why;
 
 	assert_int_equal(
@@ -62,12 +62,12 @@ static void comments_and_empty_lines_are_none(void **state)
 
 static void a_wrong_line_is_named(void **state)
 {
-	static const char *const wrong[] = {"NOTIFY", "RV-WC-001 fun=x", "function=x",
-					    "RV-WC-001 module="};
+	static const char *const wrong[] = { "NOTIFY", "RV-WC-001 fun=x", "function=x",
+					     "RV-WC-001 module=" };
 	const char *why;
 
 	for (unsigned i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
-		struct check_suppressions all = {NULL, NULL};
+		struct check_suppressions all = { NULL, NULL };
 		char text[100] = "RV-WC-001\n";
 
 		strcat(text, wrong[i]);

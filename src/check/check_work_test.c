@@ -15,8 +15,8 @@ static struct check_queue queue;
 
 static void post(uint64_t wr_id, bool signaled)
 {
-	assert_true(check_queue_add(&queue,
-				    &(struct check_record){.wr_id = wr_id, .signaled = signaled}));
+	assert_true(check_queue_add(
+		&queue, &(struct check_record){ .wr_id = wr_id, .signaled = signaled }));
 }
 
 static int begin(void **state)

@@ -9,12 +9,14 @@ void check_report(struct check_model *model, enum check_rule rule,
 		  const struct check_object *object, const struct check_work *work, uint32_t cause,
 		  const char *cause_is, const char *format, ...)
 {
-	struct check_finding finding = {.rule = rule,
-					.object = object,
-					.cause = work ? work->stack : cause,
-					.cause_is = cause_is,
-					.has_wr_id = work != NULL,
-					.wr_id = work ? work->wr_id : 0};
+	struct check_finding finding = {
+		.rule = rule,
+		.object = object,
+		.cause = work ? work->stack : cause,
+		.cause_is = cause_is,
+		.has_wr_id = work != NULL,
+		.wr_id = work ? work->wr_id : 0,
+	};
 	va_list arguments;
 
 	va_start(arguments, format);

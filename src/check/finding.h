@@ -14,8 +14,8 @@ enum check_rule {
 
 /*
  * The finding of a rule: its text as printf(), then it goes to the model's reporter. @object may be
- * NULL. @work: the request that it is about, and the cause is where that was posted; NULL: the cause
- * is @cause.
+ * NULL. @work: the request that it is about, and the cause is where that was posted; NULL: the
+ * cause is @cause.
  */
 void check_report(struct check_model *model, enum check_rule rule,
 		  const struct check_object *object, const struct check_work *work, uint32_t cause,

@@ -17,7 +17,7 @@
 
 static struct check_model model;
 static struct lock check_lock = LOCK_INITIALIZER;
-static int exit_status; /* of exit() */
+static int exit_status;	/* of exit() */
 
 static void check_before_fork(void) ACQUIRES(check_lock)
 {
@@ -120,7 +120,7 @@ void check_set_device(const struct check_device *device)
 /* exit() may run in a handler that interrupted a call: then the lock may be this thread's. */
 void check_finish(void)
 {
-	struct check_record end = {.what = CHECK_END, .error = exit_status};
+	struct check_record end = { .what = CHECK_END, .error = exit_status };
 
 	if (!check_is_on() || !lock_try(&check_lock))
 		return;

@@ -38,7 +38,7 @@ static void model_made(struct check_model *model, const struct check_record *rec
 {
 	struct check_object *object = check_find(model, record->object), **at;
 
-	if (object) /* its end was not told */
+	if (object)	/* its end was not told */
 		model_forget(model, object);
 	object = calloc(1, sizeof(*object));
 	if (!object)

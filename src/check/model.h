@@ -18,15 +18,15 @@
 /* Large: what each kind of object has is beside the others', in one table. */
 struct check_object {
 	struct check_object *next;	/* in its place of the table */
-	struct check_object *by_number; /* of QPs */
+	struct check_object *by_number;	/* of QPs */
 	uint64_t handle;
 	enum check_kind kind;
-	uint32_t number, made; /* made: stack */
-	bool ending;	       /* its destruction was tried, and not yet refused */
-	bool told;	       /* a leak of it was told, or is none of the program's */
+	uint32_t number, made;	/* made: stack */
+	bool ending;		/* its destruction was tried, and not yet refused */
+	bool told;		/* a leak of it was told, or is none of the program's */
 	uint64_t context, pd, send_cq, recv_cq, srq, channel;
 	/* cq */
-	uint32_t entries, due; /* due: completions that can come, of QPs without an SRQ */
+	uint32_t entries, due;	/* due: completions that can come, of QPs without an SRQ */
 	bool armed, ever_armed, emptied, emptied_at_arm, polled_since_arm, due_at_arm,
 		posted_since_arm;
 	uint32_t standing; /* that stood in it when it was armed, and were not polled since */
@@ -34,10 +34,10 @@ struct check_object {
 	uint64_t thread;
 	uint32_t arm_stack, got, acknowledged;
 	uint64_t got_thread;
-	bool several_got; /* more than one thread took events */
+	bool several_got;	/* more than one thread took events */
 	/* qp, srq */
 	uint32_t type, state, max_send_wr, max_send_sge, max_recv_sge, max_inline;
-	bool signal_all, failed; /* failed: an error completion was polled */
+	bool signal_all, failed;	/* failed: an error completion was polled */
 	struct check_queue sends, receives;
 	/* mr */
 	uint64_t address, bytes;
@@ -45,14 +45,14 @@ struct check_object {
 };
 
 struct check_finding {
-	unsigned rule;			   /* enum check_rule */
-	char text[CHECK_TEXT_MAX];	   /* what was done, with which objects */
-	const struct check_object *object; /* or NULL */
+	unsigned rule;				/* enum check_rule */
+	char text[CHECK_TEXT_MAX];		/* what was done, with which objects */
+	const struct check_object *object;	/* or NULL */
 	bool has_wr_id;
 	uint64_t wr_id;
-	uint32_t cause;	      /* stack; 0: none */
-	const char *cause_is; /* "posted here"; NULL: none */
-	bool at_cause;	      /* it is told at the end: the place is the cause */
+	uint32_t cause;		/* stack; 0: none */
+	const char *cause_is;	/* "posted here"; NULL: none */
+	bool at_cause;		/* it is told at the end: the place is the cause */
 };
 
 struct check_model;
@@ -67,8 +67,8 @@ struct check_model {
 	struct check_object *table[CHECK_TABLE], *qps[CHECK_TABLE], *regions[CHECK_TABLE];
 	void (*look)(struct check_model *model, const struct check_record *record); /* the rules */
 	void (*report)(struct check_model *model, const struct check_finding *finding);
-	uint32_t made[CHECK_KIND_COUNT];   /* so far: numbers of those that have none */
-	const struct check_device *device; /* NULL: nobody knows */
+	uint32_t made[CHECK_KIND_COUNT];	/* so far: numbers of those that have none */
+	const struct check_device *device;	/* NULL: nobody knows */
 	bool at_end;
 };
 

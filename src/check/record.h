@@ -15,32 +15,37 @@
 
 #define CHECK_KINDS(KIND)                                                                          \
 	KIND(CONTEXT, "context")                                                                   \
-	KIND(PD, "pd") KIND(MR, "mr") KIND(CQ, "cq") KIND(CHANNEL, "channel") KIND(SRQ, "srq")     \
-		KIND(QP, "qp") KIND(AH, "ah") KIND(MW, "mw")
+	KIND(PD, "pd")                                                                             \
+	KIND(MR, "mr")                                                                             \
+	KIND(CQ, "cq")                                                                             \
+	KIND(CHANNEL, "channel")                                                                   \
+	KIND(SRQ, "srq")                                                                           \
+	KIND(QP, "qp")                                                                             \
+	KIND(AH, "ah")                                                                             \
+	KIND(MW, "mw")
 enum check_kind {
 	CHECK_NOTHING,
 #define CHECK_KIND(kind, name) CHECK_##kind,
 	CHECK_KINDS(CHECK_KIND)
 #undef CHECK_KIND
-		CHECK_KIND_COUNT
+	CHECK_KIND_COUNT
 };
 
 enum check_what {
-	CHECK_MADE,	   /* kind, object, number and what it belongs to */
-	CHECK_ENDING,	   /* it is about to be destroyed */
-	CHECK_ENDED,	   /* it was, or not: error */
-	CHECK_STATE,	   /* qp: state */
-	CHECK_POST_SEND,   /* object: qp; one request */
-	CHECK_POST_RECV,   /* object: qp or srq; one request */
-	CHECK_POST_FAILED, /* object: qp or srq; receive; the last @count requests of it were not
-			      posted; error */
-	CHECK_POLLED,	   /* object: cq; count: asked for, got */
-	CHECK_COMPLETION,  /* object: cq; number: of the qp; wr_id, status, opcode, receive */
-	CHECK_ARM,	   /* object: cq; count: completions that stand in it */
-	CHECK_WAIT,	   /* object: channel: ibv_get_cq_event() begins */
-	CHECK_EVENT,	   /* object: cq: ibv_get_cq_event() has one */
-	CHECK_ACK,	   /* object: cq; count */
-	CHECK_END,	   /* of the process; error: its exit status */
+	CHECK_MADE,		/* kind, object, number and what it belongs to */
+	CHECK_ENDING,		/* it is about to be destroyed */
+	CHECK_ENDED,		/* it was, or not: error */
+	CHECK_STATE,		/* qp: state */
+	CHECK_POST_SEND,	/* object: qp; one request */
+	CHECK_POST_RECV,	/* object: qp or srq; one request */
+	CHECK_POST_FAILED,	/* object: qp or srq; receive; error; its last @count were not posted */
+	CHECK_POLLED,		/* object: cq; count: asked for, got */
+	CHECK_COMPLETION,	/* object: cq; number: of the qp; wr_id, status, opcode, receive */
+	CHECK_ARM,		/* object: cq; count: completions that stand in it */
+	CHECK_WAIT,		/* object: channel: ibv_get_cq_event() begins */
+	CHECK_EVENT,		/* object: cq: ibv_get_cq_event() has one */
+	CHECK_ACK,		/* object: cq; count */
+	CHECK_END,		/* of the process; error: its exit status */
 	CHECK_WHATS
 };
 
@@ -53,10 +58,10 @@ struct check_sge {
 struct check_record {
 	enum check_what what;
 	enum check_kind kind;
-	const char *call; /* "ibv_post_send" */
+	const char *call;	/* "ibv_post_send" */
 	uint64_t object;
-	uint32_t number; /* as it is shown; of an mr: its lkey */
-	uint32_t stack;	 /* stack.h; 0: none */
+	uint32_t number;	/* as it is shown; of an mr: its lkey */
+	uint32_t stack;		/* stack.h; 0: none */
 	uint64_t thread;
 	int error;
 	/* What it belongs to, or 0. */
@@ -66,7 +71,7 @@ struct check_record {
 	/* Of a qp. */
 	uint32_t type, state, max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline;
 	bool signal_all;
-	bool of_manager;		/* MADE or ENDED by librdmacm, not by the program itself */
+	bool of_manager;	/* MADE or ENDED by librdmacm, not by the program itself */
 	/* Of an mr: address is where it begins for SGEs. */
 	uint64_t address, bytes;
 	uint32_t rkey, access;
@@ -74,7 +79,7 @@ struct check_record {
 	uint64_t wr_id;
 	uint32_t opcode, status;
 	bool signaled, inlined, receive;
-	bool reads; /* its SGEs are written to: a receive, READ or atomic */
+	bool reads;	/* its SGEs are written to: a receive, READ or atomic */
 	const struct check_sge *sge;
 	uint32_t sges;
 	/* Of a wait: the descriptor of the channel is non-blocking; an event is there already. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Findings as text, and for the command as lines of fields with tabs between (tools/check.c reads
- *them):
+ * them):
  *
  *	begin	PID PROGRAM
  *	finding	RULE PID PROGRAM OBJECT WR_ID|- TEXT CAUSE-IS HERE CAUSE
@@ -10,7 +10,7 @@
  *	end	PID PROGRAM FINDINGS SUPPRESSED
  *
  * HERE and CAUSE are frames, function|file|line|module|offset with ; between. What would be a tab,
- *a bar, a semicolon or the end of a line is a blank.
+ * a bar, a semicolon or the end of a line is a blank.
  */
 #include "check/report.h"
 
@@ -46,8 +46,7 @@ static unsigned place_count, findings, suppressed;
 static int option_refuse(const char *word)
 {
 	complain("VERBATIM_CHECK: '%s' is not understood: expected 0, 1, or words with commas "
-		 "between: tier=state, "
-		 "max-reports=N, suppress=FILE, report=FILE",
+		 "between: tier=state, max-reports=N, suppress=FILE, report=FILE",
 		 word);
 	return EINVAL;
 }
@@ -77,7 +76,7 @@ int check_options_read(const char *text, struct check_options *to)
 	char copy[1024], *rest = copy, *word;
 	int err = 0;
 
-	*to = (struct check_options){.max_reports = MAX_REPORTS};
+	*to = (struct check_options){ .max_reports = MAX_REPORTS };
 	if (strlen(text) >= sizeof(copy))
 		return option_refuse("a value of more than 1023 characters");
 	strcpy(copy, text);
@@ -204,7 +203,7 @@ static void show_frames(struct check_text *text, const struct check_frame *frame
 static void report_tell(const struct check_finding *finding, const struct check_frame *frames,
 			unsigned here, unsigned cause)
 {
-	static struct check_text text; /* under check.lock */
+	static struct check_text text;	/* under check.lock */
 	const struct check_rule_row *rule = check_rule_row(finding->rule);
 	char object[64] = "", words[CHECK_TEXT_MAX], wr_id[32] = "-";
 
@@ -244,7 +243,7 @@ static void report_tell(const struct check_finding *finding, const struct check_
 
 void check_report_begin(void)
 {
-	static struct check_text text; /* under check.lock */
+	static struct check_text text;	/* under check.lock */
 
 	text.used = 0;
 	text_add(&text, "begin\t%d\t%s\n", (int)getpid(), program_invocation_short_name);
@@ -259,13 +258,13 @@ static unsigned count_place(unsigned rule, uint64_t key)
 			return ++places[i].count;
 	if (place_count == PLACES)
 		return 1;
-	places[place_count++] = (struct check_place){key, rule, 1};
+	places[place_count++] = (struct check_place){ key, rule, 1 };
 	return 1;
 }
 
 void check_report_finding(struct check_model *model, const struct check_finding *finding)
 {
-	static struct check_frame frames[2 * CHECK_STACK_FRAMES]; /* under check.lock */
+	static struct check_frame frames[2 * CHECK_STACK_FRAMES];	/* under check.lock */
 	uint32_t stack = finding->at_cause ? 0 : check_stack_take();
 	unsigned here, cause,
 		count = count_place(finding->rule,

@@ -7,9 +7,9 @@
 #include "check/suppress.h"
 
 struct check_options {
-	unsigned max_reports; /* of a rule at a place */
-	char file[256];	      /* for the command; "": none */
-	char suppress[256];   /* "": none */
+	unsigned max_reports;	/* of a rule at a place */
+	char file[256];		/* for the command; "": none */
+	char suppress[256];	/* "": none */
 };
 
 /* 0, or EINVAL after a line on stderr. */

@@ -5,10 +5,10 @@
 #define ON(what) (UINT32_C(1) << CHECK_##what)
 
 static const struct {
-	uint32_t on; /* ON(what) of each record that it looks at */
+	uint32_t on;	/* ON(what) of each record that it looks at */
 	void (*look)(struct check_model *model, const struct check_record *record);
 } rules[CHECK_RULES] = {
-#define RULE(name, id, on, function, sentence, source, remedy) {on, function},
+#define RULE(name, id, on, function, sentence, source, remedy) { on, function },
 #include "check/rule.def"
 #undef RULE
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Rules of notification: that no completion stands in a CQ while its program sleeps. They are found
- *by the order of calls, since on a device that raises the event all the same nothing ever hangs.
+ * by the order of calls, since on a device that raises the event all the same nothing ever hangs.
  *
  *	poll: empty --- a completion comes --- arm --- wait: no event for it
  */
@@ -20,8 +20,8 @@ void rule_armed_unpolled(struct check_model *model, const struct check_record *w
 			continue;
 		check_report(model, RULE_NOTIFY_001, cq, NULL, cq->arm_stack, "armed here",
 			     "%s was polled until it was empty, then armed, and not polled again "
-			     "before %s: a completion "
-			     "that comes between poll and arming raises no event",
+			     "before %s: a completion that comes between poll and arming raises no "
+			     "event",
 			     check_name(cq, name), wait->call);
 	}
 }
@@ -62,8 +62,7 @@ void rule_drain_ended_early(struct check_model *model, const struct check_record
 			continue;
 		check_report(model, RULE_NOTIFY_003, cq, NULL, cq->arm_stack, "armed here",
 			     "%s: of the completions that stood in it when it was armed %u were "
-			     "not polled before %s: no "
-			     "event is raised for them",
+			     "not polled before %s: no event is raised for them",
 			     check_name(cq, name), cq->standing, wait->call);
 	}
 }

@@ -61,8 +61,8 @@ static const struct check_object *user_of_object(const struct check_model *model
 {
 	for (const struct check_object *user = check_next(model, NULL); user;
 	     user = check_next(model, user)) {
-		const uint64_t uses[] = {user->context, user->pd,  user->send_cq,
-					 user->recv_cq, user->srq, user->channel};
+		const uint64_t uses[] = { user->context, user->pd,  user->send_cq,
+					  user->recv_cq, user->srq, user->channel };
 
 		for (unsigned i = 0; i < sizeof(uses) / sizeof(*uses); i++)
 			if (uses[i] == of->handle && user != of && !user->ending)

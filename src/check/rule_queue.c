@@ -29,8 +29,7 @@ void rule_unsignaled_full(struct check_model *model, const struct check_record *
 	check_report(model, RULE_QUEUE_001, qp, check_queue_at(&qp->sends, 0), 0,
 		     "the oldest was posted here",
 		     "%s: its send queue is full of %u requests, none of which is signaled: no "
-		     "completion can ever free "
-		     "them",
+		     "completion can ever free them",
 		     check_name(qp, name), qp->sends.count - post->count);
 }
 
@@ -43,7 +42,7 @@ void rule_cq_too_small(struct check_model *model, const struct check_record *pos
 	if (!object || object->kind != CHECK_QP || (send && !post->signaled))
 		return;
 	cq = check_find(model, send ? object->send_cq : object->recv_cq);
-	if (!cq || cq->due != cq->entries) /* once, where it begins */
+	if (!cq || cq->due != cq->entries)	/* once, where it begins */
 		return;
 	check_report(model, RULE_QUEUE_002, cq, NULL, cq->made, "made here",
 		     "%s has room for %u completions, and with this request %u may come before the "

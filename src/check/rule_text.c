@@ -3,7 +3,7 @@
 #include "check/rule.h"
 
 static const struct check_rule_row rows[CHECK_RULES] = {
-#define RULE(name, id, on, function, sentence, source, remedy) {id, sentence, source, remedy},
+#define RULE(name, id, on, function, sentence, source, remedy) { id, sentence, source, remedy },
 #include "check/rule.def"
 #undef RULE
 };

@@ -20,10 +20,10 @@
 
 #define STACKS 8192u /* that differ; later ones have none */
 #define SITES 4096u
-#define DEPTH (CHECK_STACK_FRAMES + 8) /* with ours in front */
+#define DEPTH (CHECK_STACK_FRAMES + 8)	/* with ours in front */
 
 struct stack {
-	uint32_t next, depth; /* next: of the same place in places[] */
+	uint32_t next, depth;	/* next: of the same place in places[] */
 	void *address[DEPTH];
 };
 
@@ -32,7 +32,7 @@ struct stack_site {
 	uint32_t stack;
 };
 
-static struct stack *stacks; /* [STACKS]; 0 is none */
+static struct stack *stacks;	/* [STACKS]; 0 is none */
 static uint32_t stack_count = 1, stack_places[STACKS];
 static struct stack_site stack_sites[SITES];
 
@@ -43,7 +43,7 @@ void check_stack_init(void)
 	if (stacks)
 		return;
 	stacks = calloc(STACKS, sizeof(*stacks));
-	backtrace(address, 2); /* it loads libgcc_s now */
+	backtrace(address, 2);	/* it loads libgcc_s now */
 }
 
 static uint32_t stack_keep(void *const *address, uint32_t depth)
@@ -99,17 +99,28 @@ uint32_t check_stack_take_at(const void *site, const void *frame)
 /* The functions of libdw that are used. */
 #define DW_FUNCTIONS(X)                                                                            \
 	X(dwfl_begin)                                                                              \
-	X(dwfl_end) X(dwfl_linux_proc_report) X(dwfl_report_end) X(dwfl_addrmodule)                \
-		X(dwfl_module_addrinfo) X(dwfl_module_getsrc) X(dwfl_lineinfo)                     \
-			X(dwfl_module_addrdie) X(dwarf_getscopes) X(dwarf_getscopes_die)           \
-				X(dwarf_tag) X(dwarf_diename) X(dwarf_attr_integrate)              \
-					X(dwarf_formudata) X(dwarf_getsrcfiles) X(dwarf_filesrc)   \
-						X(dwfl_linux_proc_find_elf)                        \
-							X(dwfl_build_id_find_debuginfo)
+	X(dwfl_end)                                                                                \
+	X(dwfl_linux_proc_report)                                                                  \
+	X(dwfl_report_end)                                                                         \
+	X(dwfl_addrmodule)                                                                         \
+	X(dwfl_module_addrinfo)                                                                    \
+	X(dwfl_module_getsrc)                                                                      \
+	X(dwfl_lineinfo)                                                                           \
+	X(dwfl_module_addrdie)                                                                     \
+	X(dwarf_getscopes)                                                                         \
+	X(dwarf_getscopes_die)                                                                     \
+	X(dwarf_tag)                                                                               \
+	X(dwarf_diename)                                                                           \
+	X(dwarf_attr_integrate)                                                                    \
+	X(dwarf_formudata)                                                                         \
+	X(dwarf_getsrcfiles)                                                                       \
+	X(dwarf_filesrc)                                                                           \
+	X(dwfl_linux_proc_find_elf)                                                                \
+	X(dwfl_build_id_find_debuginfo)
 
 static struct {
 	bool tried;
-	Dwfl *dwfl; /* NULL: not there */
+	Dwfl *dwfl;	/* NULL: not there */
 #define DW_POINTER(name) __typeof__(&name) name;
 	DW_FUNCTIONS(DW_POINTER)
 #undef DW_POINTER
@@ -324,7 +335,7 @@ uint64_t check_stack_place(uint32_t stack)
 
 static unsigned name_one(const void *pointer, struct check_frame *frames, unsigned max)
 {
-	uint64_t address = (uintptr_t)pointer - 1; /* in the call, not behind it */
+	uint64_t address = (uintptr_t)pointer - 1;	/* in the call, not behind it */
 	unsigned made;
 	Dl_info info;
 

@@ -14,9 +14,9 @@
 #define CHECK_STACK_FRAMES 16u
 
 struct check_frame {
-	char function[128], file[256], module[256]; /* "": not known */
+	char function[128], file[256], module[256];	/* "": not known */
 	int line;
-	uint64_t offset; /* in the module */
+	uint64_t offset;	/* in the module */
 };
 
 /* May allocate: before the first call that is checked. */

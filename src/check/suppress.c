@@ -15,10 +15,10 @@ static const char *suppress_word(struct check_suppression *one, const char *word
 		char *value;
 		size_t room;
 	} keys[] = {
-		{"function=", one->function, sizeof(one->function)},
-		{"module=", one->module, sizeof(one->module)},
-		{"file=", one->file, sizeof(one->file)},
-		{"object=", one->object, sizeof(one->object)},
+		{ "function=", one->function, sizeof(one->function) },
+		{ "module=", one->module, sizeof(one->module) },
+		{ "file=", one->file, sizeof(one->file) },
+		{ "object=", one->object, sizeof(one->object) },
 	};
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {

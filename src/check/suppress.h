@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Findings that are not to be reported, one kind a line, with patterns of fnmatch(3) and comments
- *after #:
+ * after #:
  *
  *	RV-OBJECTS-001 function=legacy_init		# of any stack of the finding
  *	RV-* module=*libfoo.so* object=mr*

@@ -18,9 +18,9 @@ struct check_work {
 };
 
 struct check_queue {
-	struct check_work *work; /* a ring of @room, a power of two; NULL: none yet */
+	struct check_work *work;	/* a ring of @room, a power of two; NULL: none yet */
 	uint32_t head, count, room;
-	uint32_t signaled; /* of those */
+	uint32_t signaled;	/* of those */
 };
 
 /* False: no memory, and the queue is as it was. */

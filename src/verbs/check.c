@@ -13,39 +13,43 @@ _Static_assert(sizeof(struct check_sge) == sizeof(struct ibv_sge) &&
 void verbs_check_mr(const char *call, const struct mr *mr, const struct pd *pd, uint64_t address,
 		    uint64_t bytes)
 {
-	check_take(&(struct check_record){.what = CHECK_MADE,
-					  .kind = CHECK_MR,
-					  .call = call,
-					  .object = CHECK_HANDLE(mr),
-					  .number = mr->ibv.lkey,
-					  .context = CHECK_HANDLE(mr->ibv.context),
-					  .pd = CHECK_HANDLE(pd),
-					  .address = address,
-					  .bytes = bytes,
-					  .rkey = mr->ibv.rkey,
-					  .access = mr->access});
+	check_take(&(struct check_record){
+		.what = CHECK_MADE,
+		.kind = CHECK_MR,
+		.call = call,
+		.object = CHECK_HANDLE(mr),
+		.number = mr->ibv.lkey,
+		.context = CHECK_HANDLE(mr->ibv.context),
+		.pd = CHECK_HANDLE(pd),
+		.address = address,
+		.bytes = bytes,
+		.rkey = mr->ibv.rkey,
+		.access = mr->access,
+	});
 }
 
 void verbs_check_qp(const char *call, const struct qp *qp, const struct ibv_qp_init_attr_ex *attr)
 {
-	check_take(&(struct check_record){.what = CHECK_MADE,
-					  .kind = CHECK_QP,
-					  .call = call,
-					  .object = CHECK_HANDLE(qp),
-					  .number = qp->number,
-					  .context = CHECK_HANDLE(qp->ibv.qp_base.context),
-					  .pd = CHECK_HANDLE(qp->pd),
-					  .send_cq = CHECK_HANDLE(qp->send_cq),
-					  .recv_cq = CHECK_HANDLE(qp->recv_cq),
-					  .srq = CHECK_HANDLE(qp->srq),
-					  .type = attr->qp_type,
-					  .state = IBV_QPS_RESET,
-					  .max_send_wr = qp->cap.max_send_wr,
-					  .max_recv_wr = qp->cap.max_recv_wr,
-					  .max_send_sge = qp->cap.max_send_sge,
-					  .max_recv_sge = qp->cap.max_recv_sge,
-					  .max_inline = qp->cap.max_inline_data,
-					  .signal_all = qp->signal_all});
+	check_take(&(struct check_record){
+		.what = CHECK_MADE,
+		.kind = CHECK_QP,
+		.call = call,
+		.object = CHECK_HANDLE(qp),
+		.number = qp->number,
+		.context = CHECK_HANDLE(qp->ibv.qp_base.context),
+		.pd = CHECK_HANDLE(qp->pd),
+		.send_cq = CHECK_HANDLE(qp->send_cq),
+		.recv_cq = CHECK_HANDLE(qp->recv_cq),
+		.srq = CHECK_HANDLE(qp->srq),
+		.type = attr->qp_type,
+		.state = IBV_QPS_RESET,
+		.max_send_wr = qp->cap.max_send_wr,
+		.max_recv_wr = qp->cap.max_recv_wr,
+		.max_send_sge = qp->cap.max_send_sge,
+		.max_recv_sge = qp->cap.max_recv_sge,
+		.max_inline = qp->cap.max_inline_data,
+		.signal_all = qp->signal_all,
+	});
 }
 
 /* What of a list may be read, whatever the program says. */
@@ -73,7 +77,8 @@ static struct check_record send_record(const char *call, struct ibv_qp *ibv,
 		.reads = row && row->is & WR_SCATTERS,
 		.ah = qp->type == IBV_QPT_UD ? CHECK_HANDLE(wr->wr.ud.ah) : 0,
 		.sge = (const struct check_sge *)wr->sg_list,
-		.sges = readable_sges(wr->sg_list, wr->num_sge, qp->cap.max_send_sge)};
+		.sges = readable_sges(wr->sg_list, wr->num_sge, qp->cap.max_send_sge),
+	};
 }
 
 void verbs_check_sends(const char *call, struct ibv_qp *qp, const struct ibv_send_wr *wr,
@@ -105,15 +110,17 @@ void verbs_check_sends_failed(const char *call, struct ibv_qp *qp, const struct 
 static struct check_record receive_record(const char *call, const void *object, uint32_t max_sge,
 					  const struct ibv_recv_wr *wr)
 {
-	return (struct check_record){.what = CHECK_POST_RECV,
-				     .call = call,
-				     .object = CHECK_HANDLE(object),
-				     .wr_id = wr->wr_id,
-				     .receive = true,
-				     .signaled = true,
-				     .reads = true,
-				     .sge = (const struct check_sge *)wr->sg_list,
-				     .sges = readable_sges(wr->sg_list, wr->num_sge, max_sge)};
+	return (struct check_record){
+		.what = CHECK_POST_RECV,
+		.call = call,
+		.object = CHECK_HANDLE(object),
+		.wr_id = wr->wr_id,
+		.receive = true,
+		.signaled = true,
+		.reads = true,
+		.sge = (const struct check_sge *)wr->sg_list,
+		.sges = readable_sges(wr->sg_list, wr->num_sge, max_sge),
+	};
 }
 
 void verbs_check_receives(const char *call, const void *object, uint32_t max_sge,
@@ -143,24 +150,27 @@ void verbs_check_receives_failed(const char *call, const void *object,
 
 void verbs_check_completion(const struct cq *cq, const struct ibv_wc *wc)
 {
-	check_take(&(struct check_record){.what = CHECK_COMPLETION,
-					  .call = "ibv_poll_cq",
-					  .object = CHECK_HANDLE(cq),
-					  .number = wc->qp_num,
-					  .wr_id = wc->wr_id,
-					  .status = wc->status,
-					  .opcode = wc->opcode,
-					  .receive = wc->status == IBV_WC_SUCCESS &&
-						     wc->opcode & IBV_WC_RECV});
+	check_take(&(struct check_record){
+		.what = CHECK_COMPLETION,
+		.call = "ibv_poll_cq",
+		.object = CHECK_HANDLE(cq),
+		.number = wc->qp_num,
+		.wr_id = wc->wr_id,
+		.status = wc->status,
+		.opcode = wc->opcode,
+		.receive = wc->status == IBV_WC_SUCCESS && wc->opcode & IBV_WC_RECV,
+	});
 }
 
 void verbs_check_polled(const struct cq *cq, int count, int got)
 {
-	check_take(&(struct check_record){.what = CHECK_POLLED,
-					  .call = "ibv_poll_cq",
-					  .object = CHECK_HANDLE(cq),
-					  .count = count > 0 ? (uint32_t)count : 0,
-					  .got = got > 0 ? (uint32_t)got : 0});
+	check_take(&(struct check_record){
+		.what = CHECK_POLLED,
+		.call = "ibv_poll_cq",
+		.object = CHECK_HANDLE(cq),
+		.count = count > 0 ? (uint32_t)count : 0,
+		.got = got > 0 ? (uint32_t)got : 0,
+	});
 }
 
 static uint32_t cq_standing(const struct cq *cq)
@@ -171,22 +181,26 @@ static uint32_t cq_standing(const struct cq *cq)
 
 void verbs_check_arm(const struct cq *cq)
 {
-	check_take(&(struct check_record){.what = CHECK_ARM,
-					  .call = "ibv_req_notify_cq",
-					  .object = CHECK_HANDLE(cq),
-					  .count = cq_standing(cq)});
+	check_take(&(struct check_record){
+		.what = CHECK_ARM,
+		.call = "ibv_req_notify_cq",
+		.object = CHECK_HANDLE(cq),
+		.count = cq_standing(cq),
+	});
 }
 
 void verbs_check_wait(const struct ibv_comp_channel *channel)
 {
-	struct pollfd look = {.fd = channel->fd, .events = POLLIN};
+	struct pollfd look = { .fd = channel->fd, .events = POLLIN };
 	int flags = fcntl(channel->fd, F_GETFL);
 
-	check_take(&(struct check_record){.what = CHECK_WAIT,
-					  .call = "ibv_get_cq_event",
-					  .object = CHECK_HANDLE(channel),
-					  .nonblocking = flags >= 0 && flags & O_NONBLOCK,
-					  .has_event = poll(&look, 1, 0) > 0});
+	check_take(&(struct check_record){
+		.what = CHECK_WAIT,
+		.call = "ibv_get_cq_event",
+		.object = CHECK_HANDLE(channel),
+		.nonblocking = flags >= 0 && flags & O_NONBLOCK,
+		.has_event = poll(&look, 1, 0) > 0,
+	});
 }
 
 /* ---- what the rules ask ---- */
@@ -217,4 +231,4 @@ static bool qp_has_error(const struct check_object *object, uint32_t *status, ui
 	       (recv_cq && cq_error(recv_cq, object->number, status, wr_id));
 }
 
-const struct check_device verbs_check_device = {.has_error = qp_has_error};
+const struct check_device verbs_check_device = { .has_error = qp_has_error };

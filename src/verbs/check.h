@@ -12,7 +12,7 @@
 #define verbs_checked(...)                                                                         \
 	do {                                                                                       \
 		if (check_is_on())                                                                 \
-			check_take(&(struct check_record){__VA_ARGS__});                           \
+			check_take(&(struct check_record){ __VA_ARGS__ });                         \
 	} while (0)
 #define CHECK_HANDLE(pointer) ((uint64_t)(uintptr_t)(pointer))
 /* The end of an object: before the call, and behind it. */

@@ -3,8 +3,7 @@
  * Programs that are wrong as programs in the field were, each beside a twin that is right:
  *
  *	corpus NAME wrong|right
- *	corpus				a line for each: NAME, what has to be found, where it comes
- *from
+ *	corpus			a line for each: NAME, what is found, where it comes from
  *
  * The reports are public; no code of theirs is here, only what was wrong.
  */
@@ -15,14 +14,14 @@
 
 #include "pair.h"
 
-static bool wrong; /* which of the two */
+static bool wrong;	/* which of the two */
 
 /* ---- notification ---- */
 
 /* A server: @count messages have come, and raised one event. */
 static struct pair *server(int count)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 
 	for (int i = 0; i < 4; i++)
 		receive_some(pair, (uint64_t)i, 64);
@@ -60,7 +59,7 @@ static void arm_behind_drain(void)
 		next_message(pair);
 	must(!ibv_req_notify_cq(pair->recv_cq, 0), "ibv_req_notify_cq");
 	if (wrong) {
-		end_after_a_moment(); /* a message that came before the arming is not noticed */
+		end_after_a_moment();	/* what came before the arming is not noticed */
 		event(pair);
 	}
 	drain(pair);
@@ -69,7 +68,7 @@ static void arm_behind_drain(void)
 
 static void wait_without_arming(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 
 	receive_some(pair, 1, 64);
 	if (wrong)
@@ -156,7 +155,7 @@ static void acknowledged_twice(void)
 
 static void region_under_receive(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 
 	receive_some(pair, 5, 64);
 	if (!wrong) {
@@ -170,7 +169,7 @@ static void region_under_receive(void)
 
 static void flush_sender(struct pair *pair)
 {
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
 
 	must(!ibv_modify_qp(pair->sender, &attr, IBV_QP_STATE), "ERR");
 	take_one(pair->send_cq);
@@ -178,9 +177,9 @@ static void flush_sender(struct pair *pair)
 
 static void region_under_send(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 
-	send_some(pair, 5, 64, 0); /* nobody receives: it waits */
+	send_some(pair, 5, 64, 0);	/* nobody receives: it waits */
 	if (!wrong)
 		flush_sender(pair);
 	must(!ibv_dereg_mr(pair->mr), "ibv_dereg_mr");
@@ -192,7 +191,7 @@ static void region_under_send(void)
 
 static void qp_under_send(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 
 	send_some(pair, 5, 64, 0);
 	if (!wrong)
@@ -203,7 +202,7 @@ static void qp_under_send(void)
 /* The last message of a program that ends: was it sent? */
 static void last_send(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 
 	receive_some(pair, 1, 64);
 	send_some(pair, 7, 64, 0);
@@ -214,12 +213,12 @@ static void last_send(void)
 
 static void send_datagram(struct pair *pair, struct ibv_ah *ah)
 {
-	struct ibv_sge sge = {(uintptr_t)pair->buffer, 8, pair->mr->lkey};
+	struct ibv_sge sge = { (uintptr_t)pair->buffer, 8, pair->mr->lkey };
 	struct ibv_send_wr wr = {.wr_id = 3,
 				 .sg_list = &sge,
 				 .num_sge = 1,
 				 .opcode = IBV_WR_SEND,
-				 .wr.ud = {ah, pair->receiver->qp_num, 0x1234}},
+				 .wr.ud = {ah, pair->receiver->qp_num, 0x1234},},
 			   *bad;
 
 	must(!ibv_post_send(pair->sender, &wr, &bad), "ibv_post_send");
@@ -227,7 +226,7 @@ static void send_datagram(struct pair *pair, struct ibv_ah *ah)
 
 static void address_under_send(void)
 {
-	struct pair *pair = pair_open((struct pair_options){.type = IBV_QPT_UD});
+	struct pair *pair = pair_open((struct pair_options){ .type = IBV_QPT_UD });
 	struct ibv_ah *ah = pair_ah(pair);
 
 	receive_some(pair, 1, 40 + 64);
@@ -244,12 +243,12 @@ static void address_under_send(void)
 
 static void nothing_signaled(void)
 {
-	struct pair *pair = pair_open((struct pair_options){.unsignaled = true});
-	struct ibv_sge sge = {(uintptr_t)pair->buffer, 8, pair->mr->lkey};
+	struct pair *pair = pair_open((struct pair_options){ .unsignaled = true });
+	struct ibv_sge sge = { (uintptr_t)pair->buffer, 8, pair->mr->lkey };
 	struct ibv_send_wr wr = {.sg_list = &sge,
 				 .num_sge = 1,
 				 .opcode = IBV_WR_RDMA_WRITE,
-				 .wr.rdma = {(uintptr_t)pair->buffer + 64, pair->mr->rkey}},
+				 .wr.rdma = {(uintptr_t)pair->buffer + 64, pair->mr->rkey},},
 			   *bad;
 	int err = 0;
 
@@ -264,7 +263,7 @@ static void nothing_signaled(void)
 
 static void small_cq_of_receives(void)
 {
-	struct pair *pair = pair_open((struct pair_options){.entries = 4});
+	struct pair *pair = pair_open((struct pair_options){ .entries = 4 });
 
 	for (int i = 0; i < (wrong ? 5 : 4); i++)
 		receive_some(pair, (uint64_t)i, 64);
@@ -273,9 +272,9 @@ static void small_cq_of_receives(void)
 
 static void polled_too_late(void)
 {
-	struct pair *pair = pair_open((struct pair_options){.entries = 4});
+	struct pair *pair = pair_open((struct pair_options){ .entries = 4 });
 	struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE,
-				 .wr.rdma = {(uintptr_t)pair->buffer, pair->mr->rkey}},
+				 .wr.rdma = {(uintptr_t)pair->buffer, pair->mr->rkey},},
 			   *bad;
 
 	for (int i = 0; i < 5; i++) {
@@ -283,8 +282,8 @@ static void polled_too_late(void)
 		if (!wrong)
 			take(pair->send_cq, 1);
 	}
-	if (wrong) { /* the CQ is in error, as nobody has polled */
-		struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+	if (wrong) {	/* the CQ is in error, as nobody has polled */
+		struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
 
 		must(!ibv_modify_qp(pair->sender, &attr, IBV_QP_STATE), "RESET");
 	}
@@ -295,12 +294,12 @@ static void polled_too_late(void)
 
 static void write_to(struct pair *pair, uint64_t address, uint32_t rkey)
 {
-	struct ibv_sge sge = {(uintptr_t)pair->buffer, 8, pair->mr->lkey};
+	struct ibv_sge sge = { (uintptr_t)pair->buffer, 8, pair->mr->lkey };
 	struct ibv_send_wr wr = {.wr_id = 11,
 				 .sg_list = &sge,
 				 .num_sge = 1,
 				 .opcode = IBV_WR_RDMA_WRITE,
-				 .wr.rdma = {address, rkey}},
+				 .wr.rdma = {address, rkey},},
 			   *bad;
 
 	must(!ibv_post_send(pair->sender, &wr, &bad), "ibv_post_send");
@@ -308,7 +307,7 @@ static void write_to(struct pair *pair, uint64_t address, uint32_t rkey)
 
 static void error_unseen(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 
 	write_to(pair, (uintptr_t)pair->buffer + (wrong ? BYTES : 0), pair->mr->rkey);
 	rest();
@@ -322,8 +321,11 @@ static void error_unseen(void)
 /* A send of @bytes at @address, which fails or not. */
 static void send_from(struct pair *pair, const void *address, uint32_t bytes, uint32_t lkey)
 {
-	struct ibv_sge sge = {(uintptr_t)address, bytes, lkey};
-	struct ibv_send_wr wr = {.wr_id = 4, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND},
+	struct ibv_sge sge = { (uintptr_t)address, bytes, lkey };
+	struct ibv_send_wr wr = { .wr_id = 4,
+				  .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = IBV_WR_SEND },
 			   *bad;
 
 	receive_some(pair, 1, 64);
@@ -333,7 +335,7 @@ static void send_from(struct pair *pair, const void *address, uint32_t bytes, ui
 
 static void no_lkey(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 
 	send_from(pair, pair->buffer, 8, wrong ? 0 : pair->mr->lkey);
 	pair_close(pair);
@@ -341,7 +343,7 @@ static void no_lkey(void)
 
 static void over_the_end(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 
 	send_from(pair, pair->buffer + BYTES - 8, wrong ? 16 : 8, pair->mr->lkey);
 	pair_close(pair);
@@ -349,7 +351,7 @@ static void over_the_end(void)
 
 static void other_pd(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 	struct ibv_pd *pd = ibv_alloc_pd(pair->context);
 	static char other[64];
 	struct ibv_mr *mr = ibv_reg_mr(wrong ? pd : pair->pd, other, sizeof(other), 0);
@@ -363,7 +365,7 @@ static void other_pd(void)
 
 static void key_of_before(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 	static char other[64];
 	struct ibv_mr *mr = ibv_reg_mr(pair->pd, other, sizeof(other), 0);
 	uint32_t lkey = mr->lkey;
@@ -378,12 +380,12 @@ static void key_of_before(void)
 
 static void receive_unwritable(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 	static char other[64];
 	struct ibv_mr *mr =
 		ibv_reg_mr(pair->pd, other, sizeof(other), wrong ? 0 : IBV_ACCESS_LOCAL_WRITE);
-	struct ibv_sge sge = {(uintptr_t)other, 64, mr->lkey};
-	struct ibv_recv_wr wr = {.wr_id = 6, .sg_list = &sge, .num_sge = 1}, *bad;
+	struct ibv_sge sge = { (uintptr_t)other, 64, mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = 6, .sg_list = &sge, .num_sge = 1 }, *bad;
 
 	must(!ibv_post_recv(pair->receiver, &wr, &bad), "ibv_post_recv");
 	must(!ibv_destroy_qp(pair->receiver), "ibv_destroy_qp");
@@ -394,17 +396,17 @@ static void receive_unwritable(void)
 
 static void read_unwritable(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 	static char other[64];
 	struct ibv_mr *target = ibv_reg_mr(pair->pd, pair->buffer, BYTES, IBV_ACCESS_REMOTE_READ),
 		      *mr = ibv_reg_mr(pair->pd, other, sizeof(other),
 				       wrong ? 0 : IBV_ACCESS_LOCAL_WRITE);
-	struct ibv_sge sge = {(uintptr_t)other, 8, mr->lkey};
+	struct ibv_sge sge = { (uintptr_t)other, 8, mr->lkey };
 	struct ibv_send_wr wr = {.wr_id = 8,
 				 .sg_list = &sge,
 				 .num_sge = 1,
 				 .opcode = IBV_WR_RDMA_READ,
-				 .wr.rdma = {(uintptr_t)pair->buffer, target->rkey}},
+				 .wr.rdma = {(uintptr_t)pair->buffer, target->rkey},},
 			   *bad;
 
 	must(!ibv_post_send(pair->sender, &wr, &bad), "ibv_post_send");
@@ -415,7 +417,7 @@ static void read_unwritable(void)
 
 static void wrong_rkey(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 
 	write_to(pair, (uintptr_t)pair->buffer, pair->mr->rkey ^ (wrong ? 0x100 : 0));
 	take_one(pair->send_cq);
@@ -424,7 +426,7 @@ static void wrong_rkey(void)
 
 static void write_without_the_right(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 	static char other[64];
 	struct ibv_mr *mr =
 		ibv_reg_mr(pair->pd, other, sizeof(other),
@@ -440,11 +442,11 @@ static void write_without_the_right(void)
 
 static void three_sges(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
-	struct ibv_sge sge[3] = {{(uintptr_t)pair->buffer, 8, pair->mr->lkey},
-				 {(uintptr_t)pair->buffer, 8, pair->mr->lkey},
-				 {(uintptr_t)pair->buffer, 8, pair->mr->lkey}};
-	struct ibv_send_wr wr = {.sg_list = sge, .num_sge = wrong ? 3 : 2, .opcode = IBV_WR_SEND},
+	struct pair *pair = pair_open((struct pair_options){ 0 });
+	struct ibv_sge sge[3] = { { (uintptr_t)pair->buffer, 8, pair->mr->lkey },
+				  { (uintptr_t)pair->buffer, 8, pair->mr->lkey },
+				  { (uintptr_t)pair->buffer, 8, pair->mr->lkey } };
+	struct ibv_send_wr wr = { .sg_list = sge, .num_sge = wrong ? 3 : 2, .opcode = IBV_WR_SEND },
 			   *bad;
 
 	receive_some(pair, 1, 64);
@@ -455,12 +457,12 @@ static void three_sges(void)
 
 static void long_inline(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
-	struct ibv_sge sge = {(uintptr_t)pair->buffer, wrong ? 2048 : 64, 0};
+	struct pair *pair = pair_open((struct pair_options){ 0 });
+	struct ibv_sge sge = { (uintptr_t)pair->buffer, wrong ? 2048 : 64, 0 };
 	struct ibv_send_wr wr = {.sg_list = &sge,
 				 .num_sge = 1,
 				 .opcode = IBV_WR_SEND,
-				 .send_flags = IBV_SEND_INLINE},
+				 .send_flags = IBV_SEND_INLINE,},
 			   *bad;
 
 	receive_some(pair, 1, 64);
@@ -471,7 +473,7 @@ static void long_inline(void)
 
 static void short_receive(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 
 	receive_some(pair, 2, 64);
 	send_some(pair, 1, wrong ? 65 : 64, 0);
@@ -484,7 +486,7 @@ static void short_receive(void)
 
 static void no_room_for_grh(void)
 {
-	struct pair *pair = pair_open((struct pair_options){.type = IBV_QPT_UD});
+	struct pair *pair = pair_open((struct pair_options){ .type = IBV_QPT_UD });
 	struct ibv_ah *ah = pair_ah(pair);
 
 	receive_some(pair, 1, wrong ? 8 : 40 + 8);
@@ -500,7 +502,7 @@ static void no_room_for_grh(void)
 
 static void region_left(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 	static char other[64];
 	struct ibv_mr *mr = ibv_reg_mr(pair->pd, other, sizeof(other), 0);
 
@@ -513,7 +515,7 @@ static void region_left(void)
 
 static void addresses_left(void)
 {
-	struct pair *pair = pair_open((struct pair_options){.type = IBV_QPT_UD});
+	struct pair *pair = pair_open((struct pair_options){ .type = IBV_QPT_UD });
 
 	for (int i = 0; i < 5; i++) {
 		struct ibv_ah *ah = pair_ah(pair);
@@ -528,25 +530,25 @@ static void addresses_left(void)
 
 static void cq_before_qp(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 
 	if (wrong)
-		ibv_destroy_cq(pair->send_cq); /* EBUSY */
+		ibv_destroy_cq(pair->send_cq);	/* EBUSY */
 	pair_close(pair);
 }
 
 static void pd_before_region(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 
 	if (wrong)
-		ibv_dealloc_pd(pair->pd); /* EBUSY */
+		ibv_dealloc_pd(pair->pd);	/* EBUSY */
 	pair_close(pair);
 }
 
 static void device_first(void)
 {
-	struct pair *pair = pair_open((struct pair_options){0});
+	struct pair *pair = pair_open((struct pair_options){ 0 });
 
 	if (wrong)
 		must(!ibv_close_device(pair->context), "ibv_close_device");
@@ -559,38 +561,38 @@ static const struct program {
 	void (*run)(void);
 	const char *found, *from;
 } programs[] = {
-	{"arm_behind_drain", arm_behind_drain, "RV-NOTIFY-001", "brpc#3415"},
-	{"wait_without_arming", wait_without_arming, "RV-NOTIFY-002", "libfabric#795"},
-	{"armed_once", armed_once, "RV-NOTIFY-002", "perftest#137"},
-	{"one_of_several", one_of_several, "RV-NOTIFY-003", "nbs#449"},
-	{"never_acknowledged", never_acknowledged, "RV-EVENTS-001", "ucx#1039, perftest#60"},
-	{"acknowledged_twice", acknowledged_twice, "RV-EVENTS-002", "rdma-core#657"},
-	{"region_under_receive", region_under_receive, "RV-LIFETIME-001", "rdma-core#1526"},
-	{"region_under_send", region_under_send, "RV-LIFETIME-001", "aws-ofi-nccl#921"},
-	{"qp_under_send", qp_under_send, "RV-LIFETIME-003", "spdk#3830"},
-	{"last_send", last_send, "RV-LIFETIME-003", "ceph#25447"},
-	{"address_under_send", address_under_send, "RV-LIFETIME-002", "ompi#5195"},
-	{"nothing_signaled", nothing_signaled, "RV-QUEUE-001", "brpc#3132"},
-	{"small_cq_of_receives", small_cq_of_receives, "RV-QUEUE-002", "spdk#3195"},
-	{"polled_too_late", polled_too_late, "RV-QUEUE-002", "libfabric#1802"},
-	{"error_unseen", error_unseen, "RV-WC-001", "rpma#1170"},
-	{"no_lkey", no_lkey, "RV-ACCESS-001", "ucx#9771"},
-	{"over_the_end", over_the_end, "RV-ACCESS-001", "ompi#1101"},
-	{"other_pd", other_pd, "RV-ACCESS-001", "libevpl#89"},
-	{"key_of_before", key_of_before, "RV-ACCESS-001", "Mooncake#1903"},
-	{"receive_unwritable", receive_unwritable, "RV-ACCESS-002", "ompi#1101"},
-	{"read_unwritable", read_unwritable, "RV-ACCESS-001", "ompi#1101"},
-	{"wrong_rkey", wrong_rkey, "RV-ACCESS-003", "ucx#9771"},
-	{"write_without_the_right", write_without_the_right, "RV-ACCESS-003", "libevpl#89"},
-	{"three_sges", three_sges, "RV-LIMITS-001", "libfabric#3790"},
-	{"long_inline", long_inline, "RV-LIMITS-001", "perftest#139, llama.cpp#22111"},
-	{"short_receive", short_receive, "RV-LIMITS-002", "spdk#2261"},
-	{"no_room_for_grh", no_room_for_grh, "RV-DATAGRAM-001", "rdma-core#462"},
-	{"region_left", region_left, "RV-OBJECTS-001", "spead2#134"},
-	{"addresses_left", addresses_left, "RV-OBJECTS-001", "nvshmem#81"},
-	{"cq_before_qp", cq_before_qp, "RV-OBJECTS-002", "perftest#77"},
-	{"pd_before_region", pd_before_region, "RV-OBJECTS-002", "perftest#77"},
-	{"device_first", device_first, "RV-OBJECTS-003", "perftest#77"},
+	{ "arm_behind_drain", arm_behind_drain, "RV-NOTIFY-001", "brpc#3415" },
+	{ "wait_without_arming", wait_without_arming, "RV-NOTIFY-002", "libfabric#795" },
+	{ "armed_once", armed_once, "RV-NOTIFY-002", "perftest#137" },
+	{ "one_of_several", one_of_several, "RV-NOTIFY-003", "nbs#449" },
+	{ "never_acknowledged", never_acknowledged, "RV-EVENTS-001", "ucx#1039, perftest#60" },
+	{ "acknowledged_twice", acknowledged_twice, "RV-EVENTS-002", "rdma-core#657" },
+	{ "region_under_receive", region_under_receive, "RV-LIFETIME-001", "rdma-core#1526" },
+	{ "region_under_send", region_under_send, "RV-LIFETIME-001", "aws-ofi-nccl#921" },
+	{ "qp_under_send", qp_under_send, "RV-LIFETIME-003", "spdk#3830" },
+	{ "last_send", last_send, "RV-LIFETIME-003", "ceph#25447" },
+	{ "address_under_send", address_under_send, "RV-LIFETIME-002", "ompi#5195" },
+	{ "nothing_signaled", nothing_signaled, "RV-QUEUE-001", "brpc#3132" },
+	{ "small_cq_of_receives", small_cq_of_receives, "RV-QUEUE-002", "spdk#3195" },
+	{ "polled_too_late", polled_too_late, "RV-QUEUE-002", "libfabric#1802" },
+	{ "error_unseen", error_unseen, "RV-WC-001", "rpma#1170" },
+	{ "no_lkey", no_lkey, "RV-ACCESS-001", "ucx#9771" },
+	{ "over_the_end", over_the_end, "RV-ACCESS-001", "ompi#1101" },
+	{ "other_pd", other_pd, "RV-ACCESS-001", "libevpl#89" },
+	{ "key_of_before", key_of_before, "RV-ACCESS-001", "Mooncake#1903" },
+	{ "receive_unwritable", receive_unwritable, "RV-ACCESS-002", "ompi#1101" },
+	{ "read_unwritable", read_unwritable, "RV-ACCESS-001", "ompi#1101" },
+	{ "wrong_rkey", wrong_rkey, "RV-ACCESS-003", "ucx#9771" },
+	{ "write_without_the_right", write_without_the_right, "RV-ACCESS-003", "libevpl#89" },
+	{ "three_sges", three_sges, "RV-LIMITS-001", "libfabric#3790" },
+	{ "long_inline", long_inline, "RV-LIMITS-001", "perftest#139, llama.cpp#22111" },
+	{ "short_receive", short_receive, "RV-LIMITS-002", "spdk#2261" },
+	{ "no_room_for_grh", no_room_for_grh, "RV-DATAGRAM-001", "rdma-core#462" },
+	{ "region_left", region_left, "RV-OBJECTS-001", "spead2#134" },
+	{ "addresses_left", addresses_left, "RV-OBJECTS-001", "nvshmem#81" },
+	{ "cq_before_qp", cq_before_qp, "RV-OBJECTS-002", "perftest#77" },
+	{ "pd_before_region", pd_before_region, "RV-OBJECTS-002", "perftest#77" },
+	{ "device_first", device_first, "RV-OBJECTS-003", "perftest#77" },
 };
 
 int main(int argc, char **argv)

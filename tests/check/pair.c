@@ -27,7 +27,7 @@ static struct ibv_qp *make_qp(struct pair *pair, const struct pair_options *opti
 						.max_recv_wr = DEPTH,
 						.max_send_sge = 2,
 						.max_recv_sge = 1,
-						.max_inline_data = 64}};
+						.max_inline_data = 64,},};
 	struct ibv_qp *qp = ibv_create_qp(pair->pd, &attr);
 
 	must(qp != NULL, "ibv_create_qp");
@@ -36,11 +36,12 @@ static struct ibv_qp *make_qp(struct pair *pair, const struct pair_options *opti
 
 static void connect_qp(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gid)
 {
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
-				   .port_num = 1,
-				   .qkey = 0x1234,
-				   .qp_access_flags =
-					   IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qkey = 0x1234,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
+	};
 	bool ud = qp->qp_type == IBV_QPT_UD;
 
 	must(!ibv_modify_qp(qp, &attr,
@@ -53,7 +54,10 @@ static void connect_qp(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gi
 		.dest_qp_num = peer,
 		.max_dest_rd_atomic = 1,
 		.min_rnr_timer = 12,
-		.ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = *gid, .hop_limit = 1}}};
+		.ah_attr = { .is_global = 1,
+			     .port_num = 1,
+			     .grh = { .dgid = *gid, .hop_limit = 1 } },
+	};
 	must(!ibv_modify_qp(qp, &attr,
 			    IBV_QP_STATE |
 				    (ud ? 0
@@ -61,11 +65,13 @@ static void connect_qp(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gi
 						     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
 						     IBV_QP_MIN_RNR_TIMER)),
 	     "RTR");
-	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
-				    .timeout = 14,
-				    .retry_cnt = 7,
-				    .rnr_retry = RNR_FOR_EVER,
-				    .max_rd_atomic = 1};
+	attr = (struct ibv_qp_attr){
+		.qp_state = IBV_QPS_RTS,
+		.timeout = 14,
+		.retry_cnt = 7,
+		.rnr_retry = RNR_FOR_EVER,
+		.max_rd_atomic = 1,
+	};
 	must(!ibv_modify_qp(qp, &attr,
 			    IBV_QP_STATE | IBV_QP_SQ_PSN |
 				    (ud ? 0
@@ -121,7 +127,7 @@ void pair_close(struct pair *pair)
 
 struct ibv_ah *pair_ah(struct pair *pair)
 {
-	struct ibv_ah_attr attr = {.is_global = 1, .port_num = 1, .grh = {.hop_limit = 1}};
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 1 } };
 	struct ibv_ah *ah;
 
 	must(!ibv_query_gid(pair->context, 1, 0, &attr.grh.dgid), "ibv_query_gid");
@@ -132,12 +138,12 @@ struct ibv_ah *pair_ah(struct pair *pair)
 
 void send_some(struct pair *pair, uint64_t wr_id, uint32_t bytes, unsigned flags)
 {
-	struct ibv_sge sge = {(uintptr_t)pair->buffer, bytes, pair->mr->lkey};
+	struct ibv_sge sge = { (uintptr_t)pair->buffer, bytes, pair->mr->lkey };
 	struct ibv_send_wr wr = {.wr_id = wr_id,
 				 .sg_list = &sge,
 				 .num_sge = 1,
 				 .opcode = IBV_WR_SEND,
-				 .send_flags = flags},
+				 .send_flags = flags,},
 			   *bad;
 
 	must(!ibv_post_send(pair->sender, &wr, &bad), "ibv_post_send");
@@ -145,15 +151,15 @@ void send_some(struct pair *pair, uint64_t wr_id, uint32_t bytes, unsigned flags
 
 void receive_some(struct pair *pair, uint64_t wr_id, uint32_t bytes)
 {
-	struct ibv_sge sge = {(uintptr_t)pair->buffer, bytes, pair->mr->lkey};
-	struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1}, *bad;
+	struct ibv_sge sge = { (uintptr_t)pair->buffer, bytes, pair->mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
 
 	must(!ibv_post_recv(pair->receiver, &wr, &bad), "ibv_post_recv");
 }
 
 enum ibv_wc_status take_one(struct ibv_cq *cq)
 {
-	const struct timespec nap = {.tv_nsec = 1000000};
+	const struct timespec nap = { .tv_nsec = 1000000 };
 	struct ibv_wc wc;
 
 	for (int i = 0; i < 2000; i++) {
@@ -186,7 +192,7 @@ void rest(void)
 
 void end_after_a_moment(void)
 {
-	const struct itimerval moment = {.it_value = {.tv_usec = 300000}};
+	const struct itimerval moment = { .it_value = { .tv_usec = 300000 } };
 
 	setitimer(ITIMER_REAL, &moment, NULL);
 }

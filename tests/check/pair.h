@@ -13,17 +13,17 @@ enum { BYTES = 4096, DEPTH = 8, RNR_FOR_EVER = 7 };
 struct pair {
 	struct ibv_context *context;
 	struct ibv_pd *pd;
-	struct ibv_comp_channel *channel; /* of the receiver's CQ */
-	struct ibv_cq *send_cq, *recv_cq; /* the sender's, the receiver's */
+	struct ibv_comp_channel *channel;	/* of the receiver's CQ */
+	struct ibv_cq *send_cq, *recv_cq;	/* the sender's, the receiver's */
 	struct ibv_qp *sender, *receiver;
-	struct ibv_mr *mr; /* of buffer[] */
+	struct ibv_mr *mr;	/* of buffer[] */
 	char buffer[BYTES];
 };
 
 struct pair_options {
-	enum ibv_qp_type type; /* 0: RC */
-	bool unsignaled;       /* sq_sig_all is 0 */
-	int entries;	       /* of both CQs; 0: 32 */
+	enum ibv_qp_type type;	/* 0: RC */
+	bool unsignaled;	/* sq_sig_all is 0 */
+	int entries;		/* of both CQs; 0: 32 */
 };
 
 /* Each ends the program with status 3 if it fails: that is the device's, and no test. */
@@ -38,8 +38,8 @@ void receive_some(struct pair *pair, uint64_t wr_id, uint32_t bytes);
 void take(struct ibv_cq *cq, int count);
 /* The same of one, whatever its status is. */
 enum ibv_wc_status take_one(struct ibv_cq *cq);
-void event(struct pair *pair); /* ibv_get_cq_event */
-void rest(void);	       /* a moment, in which all that was sent arrives */
-void end_after_a_moment(void); /* the program, which is going to hang */
+void event(struct pair *pair);	/* ibv_get_cq_event */
+void rest(void);		/* a moment, in which all that was sent arrives */
+void end_after_a_moment(void);	/* the program, which is going to hang */
 
 #endif

@@ -20,8 +20,9 @@
 enum { EXIT_CANNOT_EXECUTE = 126, EXIT_NOT_FOUND = 127 };
 
 struct options {
-	const char *json, *sarif, *junit, *suppress, *max_reports;	/* or NULL */
-	bool github;
+	/* NULL: not given */
+	const char *json, *sarif, *junit, *suppress, *max_reports, *device;
+	bool github, strict;
 	int error_exitcode;	/* 0: the program's */
 	int first;		/* of argv: the program */
 };
@@ -37,6 +38,27 @@ static bool read_exitcode(const char *text, int *code)
 	}
 	*code = (int)number;
 	return true;
+}
+
+static bool device_is_good(const struct options *options)
+{
+	const char *device = options->device;
+	bool known = !device;
+
+#define PROFILE(name, named, about) known |= device && !strcmp(device, named);
+#include "check/profile.def"
+	if (!known) {
+		usage_error("check", "--device %s: expected one of"
+#define PROFILE(name, named, about) " " named
+#include "check/profile.def"
+			    ,
+			    device);
+		return false;
+	}
+	if (!options->strict || (device && strcmp(device, "ib")))
+		return true;
+	usage_error("check", "--strict: refuses what --device would not take, and ib reports only");
+	return false;
 }
 
 /* False after a line on stderr. */
@@ -59,6 +81,16 @@ static bool parse(struct options *options, int argc, char **argv)
 			options->suppress = reader.value;
 		else if (!strcmp(word, "--max-reports"))
 			options->max_reports = reader.value;
+		else if (!strcmp(word, "--device"))
+			options->device = reader.value;
+		else if (!strcmp(word, "--seed")) {
+			usage_error("check",
+				    "--seed %s: it is for tiers that change the order and the time "
+				    "of what happens; state, the only one, changes neither",
+				    reader.value);
+			return false;
+		} else if (!strcmp(word, "--strict"))
+			options->strict = true;
 		else if (!strcmp(word, "--error-exitcode")) {
 			if (!read_exitcode(reader.value, &options->error_exitcode))
 				return false;
@@ -73,7 +105,7 @@ static bool parse(struct options *options, int argc, char **argv)
 			break;
 		}
 	}
-	if (reader.wrong)
+	if (reader.wrong || !device_is_good(options))
 		return false;
 	if (options->first < argc)
 		return true;
@@ -92,8 +124,9 @@ static int setting_make(const struct options *options, const char *report, char 
 		fprintf(stderr, "verbatim check: %s: %s\n", options->suppress, strerror(errno));
 		return -1;
 	}
-	length = snprintf(value, size, "tier=state,report=%s%s%s%s%s", report,
-			  *suppress ? ",suppress=" : "", suppress,
+	length = snprintf(value, size, "tier=state,report=%s%s%s%s%s%s%s%s", report,
+			  options->device ? ",device=" : "", options->device ? options->device : "",
+			  options->strict ? ",strict" : "", *suppress ? ",suppress=" : "", suppress,
 			  options->max_reports ? ",max-reports=" : "",
 			  options->max_reports ? options->max_reports : "");
 	if (strchr(suppress, ',') || length < 0 || (size_t)length >= size) {

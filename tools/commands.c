@@ -22,7 +22,10 @@ static const struct command_option check_options[] = {
 	{ "--sarif",		0, "FILE", "for GitHub's code scanning and editors" },
 	{ "--junit",		0, "FILE", "for GitLab and others" },
 	{ "--github",		0, NULL, "annotations of a workflow, on stdout" },
+	{ "--device",		0, "PROFILE", "the adapter it is meant for: what would not fit there" },
+	{ "--strict",		0, NULL, "with --device: refuse it, as that adapter would" },
 	{ "--tier",		0, "LIST", "which rules; state, the only one" },
+	{ "--seed",		0, "N", "of tiers that are not there yet: refused" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -115,6 +118,7 @@ const struct command commands[] = {
 	  .options = check_options,
 	  .examples = "verbatim check ./server\tlost notifications, memory in use, leaks ..., with stacks\n"
 		      "verbatim check --error-exitcode 9 --sarif check.sarif ./test\tin a workflow\n"
+		      "verbatim check --device connectx-5 --strict ./server\twould it fit that adapter?\n"
 		      "verbatim explain RV-NOTIFY-001\twhat a finding means\n" },
 	{ .name = "env", .run = env_command, .arguments = "",
 	  .text = "print the environment of verbatim run for a shell: eval \"$(verbatim env)\"",

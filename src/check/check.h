@@ -21,8 +21,12 @@ static inline bool check_is_on(void)
 int check_start(void);
 /* Fills in the thread; unless it has a stack, MADE, STATE and ARM get theirs. */
 void check_take(struct check_record *record);
-/* Of a post: where it is called. */
-void check_take_at(struct check_record *record, const void *site, const void *frame);
+/* A record of what is about to be done. 0, or the errno that the adapter would give (--strict). */
+int check_ask(struct check_record *record);
+/* @own, or with --strict the limit of the adapter if that is less. */
+uint64_t check_lowered(enum check_fact fact, uint64_t own);
+/* Of a post: where it is called. The same as check_ask(). */
+int check_take_at(struct check_record *record, const void *site, const void *frame);
 /* What only the device knows; kept, not copied. */
 void check_set_device(const struct check_device *device);
 /* The process ends: leaks, and the summary. */

@@ -25,3 +25,12 @@ void check_report(struct check_model *model, enum check_rule rule,
 	finding.at_cause = model->at_end;
 	model->report(model, &finding);
 }
+
+uint64_t check_bytes(const struct check_record *post)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < post->sges; i++)
+		bytes += post->sge[i].bytes;
+	return bytes;
+}

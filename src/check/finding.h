@@ -22,6 +22,9 @@ void check_report(struct check_model *model, enum check_rule rule,
 		  const char *cause_is, const char *format, ...)
 	__attribute__((format(printf, 7, 8)));
 
+/* Of all SGEs of a post. */
+uint64_t check_bytes(const struct check_record *post);
+
 #define RULE(name, id, on, function, sentence, source, remedy)                                     \
 	void function(struct check_model *model, const struct check_record *record);
 #include "check/rule.def"

@@ -15,7 +15,7 @@
 #include "check/stack.h"
 #include "platform/thread_cpu.h"
 
-static struct check_model model;
+static struct check_model checked;
 static struct lock check_lock = LOCK_INITIALIZER;
 static int exit_status;	/* of exit() */
 
@@ -33,12 +33,16 @@ static void check_after_fork_parent(void) RELEASES(check_lock)
  * fork() and exec(). */
 static void check_after_fork_child(void) RELEASES(check_lock)
 {
-	const struct check_device *device = model.device;
+	const struct check_device *device = checked.device;
+	const struct check_profile *profile = checked.profile;
+	bool strict = checked.strict;
 
-	memset(&model, 0, sizeof(model));
-	model.look = check_rules_look;
-	model.report = check_report_finding;
-	model.device = device;
+	memset(&checked, 0, sizeof(checked));
+	checked.look = check_rules_look;
+	checked.report = check_report_finding;
+	checked.device = device;
+	checked.profile = profile;
+	checked.strict = strict;
 	check_report_forget();
 	lock_release(&check_lock);
 }
@@ -70,8 +74,10 @@ int check_start(void)
 	if (!err && !begun) {
 		begun = true;
 		check_stack_init();
-		model.look = check_rules_look;
-		model.report = check_report_finding;
+		checked.look = check_rules_look;
+		checked.report = check_report_finding;
+		checked.profile = options.profile;
+		checked.strict = options.strict;
 		on_exit(note_status, NULL);
 		check_report_begin();
 		fork_register(FORK_CHECK, &check_fork);
@@ -93,27 +99,56 @@ void check_take(struct check_record *record)
 		record->stack = check_stack_take();
 	if (record->what == CHECK_MADE || record->what == CHECK_ENDED)
 		record->of_manager = check_stack_is_of_manager(record->stack);
-	check_model_take(&model, record);
+	check_model_take(&checked, record);
 	lock_release(&check_lock);
 	errno = saved;
 }
 
-void check_take_at(struct check_record *record, const void *site, const void *frame)
+int check_ask(struct check_record *record)
 {
-	int saved = errno;
+	int saved = errno, err;
+
+	record->thread = (uint64_t)thread_id();
+	lock_acquire(&check_lock);
+	if (checked.profile && record->what == CHECK_ASK)
+		record->of_manager = check_stack_is_of_manager(check_stack_take());
+	check_model_take(&checked, record);
+	err = checked.refusal;
+	lock_release(&check_lock);
+	errno = saved;
+	return err;
+}
+
+uint64_t check_lowered(enum check_fact fact, uint64_t own)
+{
+	uint64_t least = own;
+
+	lock_acquire(&check_lock);
+	if (checked.strict && check_profile_knows(checked.profile, fact) &&
+	    checked.profile->fact[fact].value < own)
+		least = checked.profile->fact[fact].value;
+	lock_release(&check_lock);
+	return least;
+}
+
+int check_take_at(struct check_record *record, const void *site, const void *frame)
+{
+	int saved = errno, err;
 
 	record->thread = (uint64_t)thread_id();
 	lock_acquire(&check_lock);
 	record->stack = check_stack_take_at(site, frame);
-	check_model_take(&model, record);
+	check_model_take(&checked, record);
+	err = checked.refusal;
 	lock_release(&check_lock);
 	errno = saved;
+	return err;
 }
 
 void check_set_device(const struct check_device *device)
 {
 	lock_acquire(&check_lock);
-	model.device = device;
+	checked.device = device;
 	lock_release(&check_lock);
 }
 
@@ -125,7 +160,7 @@ void check_finish(void)
 	if (!check_is_on() || !lock_try(&check_lock))
 		return;
 	atomic_fetch_and(&trace_wanted, ~(uint32_t)TRACE_CHECK);
-	check_model_take(&model, &end);
+	check_model_take(&checked, &end);
 	check_report_end();
 	lock_release(&check_lock);
 }

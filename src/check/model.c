@@ -29,6 +29,8 @@ static void model_forget(struct check_model *model, struct check_object *object)
 			at = &(*at)->by_number;
 		*at = object->by_number;
 	}
+	if (object->kind == CHECK_MR)
+		model->registered -= object->bytes;
 	check_queue_free(&object->sends);
 	check_queue_free(&object->receives);
 	free(object);
@@ -68,6 +70,8 @@ static void model_made(struct check_model *model, const struct check_record *rec
 	object->rkey = record->rkey;
 	object->access = record->access;
 	object->alone = true;
+	if (object->kind == CHECK_MR)
+		model->registered += object->bytes;
 	at = &model->table[check_place(object->handle)];
 	object->next = *at;
 	*at = object;
@@ -76,6 +80,25 @@ static void model_made(struct check_model *model, const struct check_record *rec
 		object->by_number = *at;
 		*at = object;
 	}
+}
+
+/* What the program was told of the device. */
+static void model_looked(struct check_model *model, const struct check_record *record)
+{
+	if (record->limits)
+		memcpy(model->own, record->limits, sizeof(model->own));
+	else
+		model->has_looked_at_gids = true;
+}
+
+/* A QP is about to be modified. */
+static void model_asked(struct check_model *model, const struct check_record *record)
+{
+	struct check_object *qp =
+		record->kind == CHECK_QP ? check_find(model, record->object) : NULL;
+
+	if (qp && record->dest_rd_atomic && !model->refusal)
+		qp->dest_rd_atomic = record->dest_rd_atomic;
 }
 
 static void cq_due(const struct check_model *model, uint64_t handle, int64_t more)
@@ -251,8 +274,15 @@ void check_model_take(struct check_model *model, const struct check_record *reco
 	struct check_object *object;
 
 	model->at_end |= record->what == CHECK_END;
+	model->refusal = 0;
 	model->look(model, record);
 	switch (record->what) {
+	case CHECK_ASK:
+		model_asked(model, record);
+		break;
+	case CHECK_LOOK:
+		model_looked(model, record);
+		break;
 	case CHECK_MADE:
 		model_made(model, record);
 		break;

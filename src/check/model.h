@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 
+#include "check/profile.h"
 #include "check/record.h"
 #include "check/work.h"
 
@@ -42,6 +43,7 @@ struct check_object {
 	/* mr */
 	uint64_t address, bytes;
 	uint32_t rkey, access;
+	uint32_t dest_rd_atomic;	/* qp */
 };
 
 struct check_finding {
@@ -70,6 +72,13 @@ struct check_model {
 	uint32_t made[CHECK_KIND_COUNT];	/* so far: numbers of those that have none */
 	const struct check_device *device;	/* NULL: nobody knows */
 	bool at_end;
+	/* The adapter that the program is meant for; NULL: any. */
+	const struct check_profile *profile;
+	bool strict;	/* it refuses what would not fit */
+	int refusal;	/* of the record at hand: 0, or the errno that the adapter would give */
+	bool has_looked_at_gids;
+	uint64_t own[CHECK_FACTS];	/* limits of our device that the program has seen; 0: not */
+	uint64_t registered;		/* bytes of regions */
 };
 
 void check_model_take(struct check_model *model, const struct check_record *record);

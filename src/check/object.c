@@ -52,10 +52,9 @@ struct check_object *check_next(const struct check_model *model, const struct ch
 
 const char *check_kind_name(enum check_kind kind)
 {
-	static const char *const names[] = {
-		[CHECK_NOTHING] = "object",
+	static const char *const names[] = { [CHECK_NOTHING] = "object",
 #define NAME(kind, name) [CHECK_##kind] = name,
-		CHECK_KINDS(NAME)
+					     CHECK_KINDS(NAME)
 #undef NAME
 	};
 

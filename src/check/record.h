@@ -28,24 +28,26 @@ enum check_kind {
 #define CHECK_KIND(kind, name) CHECK_##kind,
 	CHECK_KINDS(CHECK_KIND)
 #undef CHECK_KIND
-	CHECK_KIND_COUNT
+		CHECK_KIND_COUNT
 };
 
 enum check_what {
-	CHECK_MADE,		/* kind, object, number and what it belongs to */
-	CHECK_ENDING,		/* it is about to be destroyed */
-	CHECK_ENDED,		/* it was, or not: error */
-	CHECK_STATE,		/* qp: state */
-	CHECK_POST_SEND,	/* object: qp; one request */
-	CHECK_POST_RECV,	/* object: qp or srq; one request */
-	CHECK_POST_FAILED,	/* object: qp or srq; receive; error; its last @count were not posted */
-	CHECK_POLLED,		/* object: cq; count: asked for, got */
-	CHECK_COMPLETION,	/* object: cq; number: of the qp; wr_id, status, opcode, receive */
-	CHECK_ARM,		/* object: cq; count: completions that stand in it */
-	CHECK_WAIT,		/* object: channel: ibv_get_cq_event() begins */
-	CHECK_EVENT,		/* object: cq: ibv_get_cq_event() has one */
-	CHECK_ACK,		/* object: cq; count */
-	CHECK_END,		/* of the process; error: its exit status */
+	CHECK_ASK,	   /* kind: it is about to be made; what it shall have. Also qp: modified */
+	CHECK_LOOK,	   /* kind: what the device has was asked for; limits, or GIDs */
+	CHECK_MADE,	   /* kind, object, number and what it belongs to */
+	CHECK_ENDING,	   /* it is about to be destroyed */
+	CHECK_ENDED,	   /* it was, or not: error */
+	CHECK_STATE,	   /* qp: state */
+	CHECK_POST_SEND,   /* object: qp; one request */
+	CHECK_POST_RECV,   /* object: qp or srq; one request */
+	CHECK_POST_FAILED, /* object: qp or srq; receive; error; its last @count were not */
+	CHECK_POLLED,	   /* object: cq; count: asked for, got */
+	CHECK_COMPLETION,  /* object: cq; number: of the qp; wr_id, status, opcode, receive */
+	CHECK_ARM,	   /* object: cq; count: completions that stand in it */
+	CHECK_WAIT,	   /* object: channel: ibv_get_cq_event() begins */
+	CHECK_EVENT,	   /* object: cq: ibv_get_cq_event() has one */
+	CHECK_ACK,	   /* object: cq; count */
+	CHECK_END,	   /* of the process; error: its exit status */
 	CHECK_WHATS
 };
 
@@ -71,7 +73,16 @@ struct check_record {
 	/* Of a qp. */
 	uint32_t type, state, max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline;
 	bool signal_all;
+	bool has_operations;	/* shall be made for some operations only (ibv_create_qp_ex) */
 	bool of_manager;	/* MADE or ENDED by librdmacm, not by the program itself */
+	/* Of a qp that shall be modified: what is set; of an ah: the path. 0: not set. */
+	uint32_t rd_atomic, dest_rd_atomic, mtu;
+	bool has_path, is_global, has_dgid;
+	uint32_t port, sgid_index, dlid;
+	/* Of CHECK_LOOK: limits of our device by enum check_fact; of GIDs: NULL. */
+	const uint64_t *limits;
+	/* Of an mr that shall be made: bytes that may be locked; UINT64_MAX: as many as it likes. */
+	uint64_t lockable;
 	/* Of an mr: address is where it begins for SGEs. */
 	uint64_t address, bytes;
 	uint32_t rkey, access;
@@ -79,9 +90,12 @@ struct check_record {
 	uint64_t wr_id;
 	uint32_t opcode, status;
 	bool signaled, inlined, receive;
-	bool reads;	/* its SGEs are written to: a receive, READ or atomic */
+	uint64_t remote;	/* address at the peer */
+	bool reads;		/* its SGEs are written to: a receive, READ or atomic */
 	const struct check_sge *sge;
 	uint32_t sges;
+	/* Of an arming. */
+	bool solicited;
 	/* Of a wait: the descriptor of the channel is non-blocking; an event is there already. */
 	bool nonblocking, has_event;
 };

@@ -46,8 +46,21 @@ static unsigned place_count, findings, suppressed;
 static int option_refuse(const char *word)
 {
 	complain("VERBATIM_CHECK: '%s' is not understood: expected 0, 1, or words with commas "
-		 "between: tier=state, max-reports=N, suppress=FILE, report=FILE",
+		 "between: tier=state, max-reports=N, suppress=FILE, report=FILE, device=PROFILE, "
+		 "strict",
 		 word);
+	return EINVAL;
+}
+
+static int option_device(const char *name, struct check_options *to)
+{
+	char names[256];
+
+	to->profile = check_profile_find(name);
+	if (to->profile)
+		return 0;
+	complain("VERBATIM_CHECK: device=%s: expected one of %s", name,
+		 check_profile_names(names, sizeof(names)));
 	return EINVAL;
 }
 
@@ -57,6 +70,12 @@ static int option_read_one(const char *word, struct check_options *to)
 
 	if (!strcmp(word, "1") || !strcmp(word, "tier=state") || !*word)
 		return 0;
+	if (!strcmp(word, "strict")) {
+		to->strict = true;
+		return 0;
+	}
+	if (!strncmp(word, "device=", 7))
+		return option_device(word + 7, to);
 	if (!strncmp(word, "suppress=", 9) && strlen(word + 9) < sizeof(to->suppress) && word[9]) {
 		strcpy(to->suppress, word + 9);
 		return 0;
@@ -82,6 +101,10 @@ int check_options_read(const char *text, struct check_options *to)
 	strcpy(copy, text);
 	while (!err && (word = strsep(&rest, ",")))
 		err = option_read_one(word, to);
+	if (!err && to->strict && !check_profile_may_refuse(to->profile)) {
+		complain("VERBATIM_CHECK: strict needs device=PROFILE, and ib reports only");
+		err = EINVAL;
+	}
 	return err;
 }
 

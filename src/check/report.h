@@ -7,9 +7,11 @@
 #include "check/suppress.h"
 
 struct check_options {
-	unsigned max_reports;	/* of a rule at a place */
-	char file[256];		/* for the command; "": none */
-	char suppress[256];	/* "": none */
+	unsigned max_reports;			/* of a rule at a place */
+	char file[256];				/* for the command; "": none */
+	char suppress[256];			/* "": none */
+	const struct check_profile *profile;	/* NULL: none */
+	bool strict;
 };
 
 /* 0, or EINVAL after a line on stderr. */

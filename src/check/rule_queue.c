@@ -7,15 +7,6 @@
 
 #define GRH_BYTES 40u
 
-static uint64_t bytes_of(const struct check_record *post)
-{
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < post->sges; i++)
-		bytes += post->sge[i].bytes;
-	return bytes;
-}
-
 void rule_unsignaled_full(struct check_model *model, const struct check_record *post)
 {
 	const struct check_object *qp = check_find(model, post->object);
@@ -64,11 +55,11 @@ void rule_beyond_cap(struct check_model *model, const struct check_record *post)
 			     "%s takes %u SGEs in a %s, and the request has %u",
 			     check_name(qp, name), most, post->receive ? "receive" : "send",
 			     post->sges);
-	else if (!post->receive && post->inlined && bytes_of(post) > qp->max_inline)
+	else if (!post->receive && post->inlined && check_bytes(post) > qp->max_inline)
 		check_report(model, RULE_LIMITS_001, qp, NULL, qp->made, "made here",
 			     "%s takes %u bytes inline, and the request has %llu",
 			     check_name(qp, name), qp->max_inline,
-			     (unsigned long long)bytes_of(post));
+			     (unsigned long long)check_bytes(post));
 }
 
 static const struct check_work *work_of(const struct check_queue *queue, uint64_t wr_id)
@@ -118,10 +109,10 @@ void rule_no_room_for_grh(struct check_model *model, const struct check_record *
 	const struct check_object *qp = check_find(model, post->object);
 	char name[64];
 
-	if (!qp || qp->kind != CHECK_QP || qp->type != IBV_QPT_UD || bytes_of(post) >= GRH_BYTES)
+	if (!qp || qp->kind != CHECK_QP || qp->type != IBV_QPT_UD || check_bytes(post) >= GRH_BYTES)
 		return;
 	check_report(model, RULE_DATAGRAM_001, qp, NULL, 0, NULL,
 		     "%s: a receive of %llu bytes: no datagram fits, as each has %u bytes of GRH "
 		     "in front",
-		     check_name(qp, name), (unsigned long long)bytes_of(post), GRH_BYTES);
+		     check_name(qp, name), (unsigned long long)check_bytes(post), GRH_BYTES);
 }

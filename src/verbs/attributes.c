@@ -16,6 +16,7 @@
 
 #include "base/counters.h"
 #include "base/text.h"
+#include "verbs/check.h"
 #include "verbs/verbs.h"
 
 struct source {
@@ -221,6 +222,7 @@ static int gid_type(const struct source *source, unsigned index, char *text, siz
 	struct hca_gid entry;
 	int err = hca_query_gid(source->hca, PORT_NUMBER, index, &entry);
 
+	verbs_checked(.what = CHECK_LOOK, .call = "gid_attrs/types");
 	return err ? err : write_text(text, size, entry.type == IBV_GID_TYPE_ROCE_V2
 					      ? "RoCE v2" : "IB/RoCE v1");
 }

@@ -3,12 +3,126 @@
 #include "verbs/check.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <poll.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 _Static_assert(sizeof(struct check_sge) == sizeof(struct ibv_sge) &&
 		       offsetof(struct check_sge, bytes) == offsetof(struct ibv_sge, length) &&
 		       offsetof(struct check_sge, lkey) == offsetof(struct ibv_sge, lkey),
 	       "lists are handed on as they are");
+
+/* ---- what is asked for ---- */
+
+/* UINT64_MAX: all. CAP_IPC_LOCK is what the kernel asks for. */
+static uint64_t lockable_bytes(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2] = { 0 };
+	struct rlimit limit;
+
+	if (!syscall(SYS_capget, &header, data) && data[0].effective >> CAP_IPC_LOCK & 1)
+		return UINT64_MAX;
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		return UINT64_MAX;
+	return limit.rlim_cur;
+}
+
+int verbs_check_asked_mr(const char *call, uint64_t bytes)
+{
+	return verbs_asked(.kind = CHECK_MR, .call = call, .bytes = bytes,
+			   .lockable = lockable_bytes());
+}
+
+int verbs_check_asked_qp(const char *call, const struct ibv_qp_init_attr_ex *attr, bool builds)
+{
+	return verbs_asked(.kind = CHECK_QP, .call = call, .type = attr->qp_type,
+			   .srq = CHECK_HANDLE(attr->srq), .max_send_wr = attr->cap.max_send_wr,
+			   .max_recv_wr = attr->cap.max_recv_wr,
+			   .max_send_sge = attr->cap.max_send_sge,
+			   .max_recv_sge = attr->cap.max_recv_sge,
+			   .max_inline = attr->cap.max_inline_data,
+			   .has_operations = builds);
+}
+
+static bool has_gid(const struct ibv_ah_attr *attr)
+{
+	static const union ibv_gid none;
+
+	return memcmp(&attr->grh.dgid, &none, sizeof(none)) != 0;
+}
+
+int verbs_check_modified(const struct qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	const struct ibv_ah_attr *path = &attr->ah_attr;
+
+	return verbs_asked(.kind = CHECK_QP, .call = "ibv_modify_qp", .object = CHECK_HANDLE(qp),
+			   .rd_atomic = mask & IBV_QP_MAX_QP_RD_ATOMIC ? attr->max_rd_atomic : 0,
+			   .dest_rd_atomic =
+				   mask & IBV_QP_MAX_DEST_RD_ATOMIC ? attr->max_dest_rd_atomic : 0,
+			   .mtu = mask & IBV_QP_PATH_MTU ? 128u << attr->path_mtu : 0,
+			   .has_path = mask & IBV_QP_AV, .is_global = path->is_global,
+			   .has_dgid = has_gid(path), .port = path->port_num,
+			   .sgid_index = path->grh.sgid_index, .dlid = path->dlid);
+}
+
+int verbs_check_asked_ah(const struct ibv_ah_attr *attr)
+{
+	return verbs_asked(.kind = CHECK_AH, .call = "ibv_create_ah", .has_path = true,
+			   .is_global = attr->is_global, .has_dgid = has_gid(attr),
+			   .port = attr->port_num, .sgid_index = attr->grh.sgid_index,
+			   .dlid = attr->dlid);
+}
+
+static void limit_lower(int *own, enum check_fact fact, uint64_t limits[CHECK_FACTS])
+{
+	uint64_t before = *own > 0 ? (uint64_t)*own : 0;
+
+	limits[fact] = before;
+	*own = (int)check_lowered(fact, before);
+}
+
+void verbs_check_limits(struct ibv_device_attr *attr)
+{
+	uint64_t limits[CHECK_FACTS] = { 0 };
+
+	limit_lower(&attr->max_sge, CHECK_FACT_MAX_SGE, limits);
+	limit_lower(&attr->max_sge_rd, CHECK_FACT_MAX_SGE_RD, limits);
+	limit_lower(&attr->max_qp_wr, CHECK_FACT_MAX_QP_WR, limits);
+	limit_lower(&attr->max_cqe, CHECK_FACT_MAX_CQE, limits);
+	limit_lower(&attr->max_srq_wr, CHECK_FACT_MAX_SRQ_WR, limits);
+	limit_lower(&attr->max_srq_sge, CHECK_FACT_MAX_SRQ_SGE, limits);
+	limit_lower(&attr->max_qp_rd_atom, CHECK_FACT_RD_ATOM, limits);
+	limit_lower(&attr->max_qp_init_rd_atom, CHECK_FACT_INIT_RD_ATOM, limits);
+	limit_lower(&attr->max_res_rd_atom, CHECK_FACT_RES_RD_ATOM, limits);
+	if (!check_lowered(CHECK_FACT_HAS_ATOMICS, 1))
+		attr->atomic_cap = IBV_ATOMIC_NONE;
+	if (!check_lowered(CHECK_FACT_HAS_SRQ, 1))
+		attr->max_srq = 0;
+	if (!check_lowered(CHECK_FACT_HAS_MW, 1))
+		attr->max_mw = 0;
+	check_take(&(struct check_record){
+		.what = CHECK_LOOK,
+		.call = "ibv_query_device",
+		.limits = limits,
+	});
+}
+
+void verbs_check_port(struct ibv_port_attr *attr)
+{
+	uint64_t mtu = check_lowered(CHECK_FACT_MAX_MTU, 128u << attr->max_mtu);
+
+	attr->max_msg_sz = (uint32_t)check_lowered(CHECK_FACT_MAX_MESSAGE, attr->max_msg_sz);
+	while (128u << attr->max_mtu > mtu)
+		attr->max_mtu--;
+	if (attr->active_mtu > attr->max_mtu)
+		attr->active_mtu = attr->max_mtu;
+}
+
+/* ---- what was made and done ---- */
 
 void verbs_check_mr(const char *call, const struct mr *mr, const struct pd *pd, uint64_t address,
 		    uint64_t bytes)
@@ -60,6 +174,11 @@ static uint32_t readable_sges(const struct ibv_sge *list, int count, uint32_t mo
 	return (uint32_t)count < most ? (uint32_t)count : most;
 }
 
+static bool is_atomic(const struct ibv_send_wr *wr)
+{
+	return wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
 static struct check_record send_record(const char *call, struct ibv_qp *ibv,
 				       const struct ibv_send_wr *wr)
 {
@@ -75,20 +194,25 @@ static struct check_record send_record(const char *call, struct ibv_qp *ibv,
 		.signaled = qp->signal_all || wr->send_flags & IBV_SEND_SIGNALED,
 		.inlined = wr->send_flags & IBV_SEND_INLINE,
 		.reads = row && row->is & WR_SCATTERS,
+		.remote = is_atomic(wr) ? wr->wr.atomic.remote_addr : wr->wr.rdma.remote_addr,
 		.ah = qp->type == IBV_QPT_UD ? CHECK_HANDLE(wr->wr.ud.ah) : 0,
 		.sge = (const struct check_sge *)wr->sg_list,
 		.sges = readable_sges(wr->sg_list, wr->num_sge, qp->cap.max_send_sge),
 	};
 }
 
-void verbs_check_sends(const char *call, struct ibv_qp *qp, const struct ibv_send_wr *wr,
-		       const void *site, const void *frame)
+int verbs_check_sends(const char *call, struct ibv_qp *qp, const struct ibv_send_wr *wr,
+		      const void *site, const void *frame)
 {
+	int err = 0;
+
 	for (; wr; wr = wr->next) {
 		struct check_record record = send_record(call, qp, wr);
+		int refused = check_take_at(&record, site, frame);
 
-		check_take_at(&record, site, frame);
+		err = err ? err : refused;
 	}
+	return err;
 }
 
 void verbs_check_sends_failed(const char *call, struct ibv_qp *qp, const struct ibv_send_wr *bad,
@@ -179,13 +303,14 @@ static uint32_t cq_standing(const struct cq *cq)
 	       atomic_load_explicit(&cq->tail, memory_order_relaxed);
 }
 
-void verbs_check_arm(const struct cq *cq)
+int verbs_check_arm(const struct cq *cq, bool solicited)
 {
-	check_take(&(struct check_record){
+	return check_ask(&(struct check_record){
 		.what = CHECK_ARM,
 		.call = "ibv_req_notify_cq",
 		.object = CHECK_HANDLE(cq),
 		.count = cq_standing(cq),
+		.solicited = solicited,
 	});
 }
 

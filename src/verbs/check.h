@@ -23,13 +23,23 @@
 	verbs_checked(.what = CHECK_ENDED, .kind = CHECK_##of, .call = (name), .error = (err),     \
 		      .object = CHECK_HANDLE(pointer))
 
+/* What is asked for, before the call. 0, or the errno that the adapter would give. */
+int verbs_check_asked_mr(const char *call, uint64_t bytes);
+int verbs_check_asked_qp(const char *call, const struct ibv_qp_init_attr_ex *attr, bool builds);
+int verbs_check_modified(const struct qp *qp, const struct ibv_qp_attr *attr, int mask);
+int verbs_check_asked_ah(const struct ibv_ah_attr *attr);
+#define verbs_asked(...)                                                                           \
+	(check_is_on() ? check_ask(&(struct check_record){ .what = CHECK_ASK, __VA_ARGS__ }) : 0)
+/* The program looks at the limits of the device or port, and is told those of the adapter. */
+void verbs_check_limits(struct ibv_device_attr *attr);
+void verbs_check_port(struct ibv_port_attr *attr);
 void verbs_check_mr(const char *call, const struct mr *mr, const struct pd *pd, uint64_t address,
 		    uint64_t bytes);
 void verbs_check_qp(const char *call, const struct qp *qp, const struct ibv_qp_init_attr_ex *attr);
-/* Before the call, with where it was called from; and if it failed: from @bad on nothing was
- * posted. */
-void verbs_check_sends(const char *call, struct ibv_qp *qp, const struct ibv_send_wr *wr,
-		       const void *site, const void *frame);
+/* Before the call, with where it was called from: 0, or the errno that the adapter would give; and
+ * if it failed: from @bad on nothing was posted. */
+int verbs_check_sends(const char *call, struct ibv_qp *qp, const struct ibv_send_wr *wr,
+		      const void *site, const void *frame);
 void verbs_check_sends_failed(const char *call, struct ibv_qp *qp, const struct ibv_send_wr *bad,
 			      int err);
 /* @object: the qp or srq, which takes @max_sge. */
@@ -40,7 +50,7 @@ void verbs_check_receives_failed(const char *call, const void *object,
 /* A poll for @count that got so many; completions are told before it. */
 void verbs_check_polled(const struct cq *cq, int count, int got);
 void verbs_check_completion(const struct cq *cq, const struct ibv_wc *wc);
-void verbs_check_arm(const struct cq *cq);
+int verbs_check_arm(const struct cq *cq, bool solicited);
 void verbs_check_wait(const struct ibv_comp_channel *channel);
 /* The device, as the rules may ask it. */
 extern const struct check_device verbs_check_device;

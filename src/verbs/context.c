@@ -300,6 +300,8 @@ int device_query_ex_verb(struct ibv_context *context,
 	err = hca_query_device(to_hca(context), &full);
 	if (err)
 		return err;
+	if (check_is_on())
+		verbs_check_limits(&full.orig_attr);
 	/* A program built against newer headers has a longer structure: zero what we do not know. */
 	if (attr_size > sizeof(full)) {
 		memset((char *)attr + sizeof(full), 0, attr_size - sizeof(full));
@@ -318,6 +320,8 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 	if (!context || !attr)
 		return refuse_null("ibv_query_device", context ? "attr" : "context");
 	err = hca_query_device(to_hca(context), &full);
+	if (!err && check_is_on())
+		verbs_check_limits(&full.orig_attr);
 	if (!err)
 		*attr = full.orig_attr;
 	return err;
@@ -336,6 +340,8 @@ int port_query_verb(struct ibv_context *context, uint8_t port, struct ibv_port_a
 	err = hca_query_port(to_hca(context), port, &full.attr, &speed);
 	if (err)
 		return err;
+	if (check_is_on())
+		verbs_check_port(&full.attr);
 	memcpy((char *)&full + NEWER_ACTIVE_SPEED_EX, &speed, sizeof(speed));
 	if (attr_size > sizeof(full)) {
 		memset((char *)attr + sizeof(full), 0, attr_size - sizeof(full));

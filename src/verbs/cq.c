@@ -16,7 +16,9 @@ struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *at
 			(int)attr->comp_vector, context->num_comp_vectors);
 		return fail(EINVAL);
 	}
-	err = hca_create_cq_in(to_hca(context), attr, allocator, &cq);
+	err = verbs_asked(.kind = CHECK_CQ, .call = "ibv_create_cq", .count = attr->cqe);
+	if (!err)
+		err = hca_create_cq_in(to_hca(context), attr, allocator, &cq);
 	verbs_traced("ibv_create_cq", began_ns, err, .cq = SOME(err ? 0 : cq->number),
 		     .entries = SOME(attr->cqe));
 	if (err)

@@ -4,6 +4,7 @@
  * of IBVERBS_PRIVATE_*, which ibv_devinfo calls. Of the two older ones an empty entry of the
  * table is no error but reads as zeros.
  */
+#include "verbs/check.h"
 #include "verbs/private.h"
 #include "verbs/verbs.h"
 
@@ -42,6 +43,7 @@ int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index
 	err = hca_query_gid(to_hca(context), port, index, &entry);
 	if (err && !is_empty(err))
 		return minus_one(err);
+	verbs_checked(.what = CHECK_LOOK, .call = "ibv_query_gid_type");
 	*type = !err && entry.type == IBV_GID_TYPE_ROCE_V2 ? GID_TYPE_SYSFS_ROCE_V2
 							   : GID_TYPE_SYSFS_IB_ROCE_V1;
 	return 0;
@@ -86,6 +88,7 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index
 	int err = entry_check("ibv_query_gid_ex", context, entry, flags, entry_size);
 	struct hca_gid gid;
 
+	verbs_checked(.what = CHECK_LOOK, .call = "ibv_query_gid_ex");
 	if (!err)
 		err = hca_query_gid(to_hca(context), port, index, &gid);
 	if (is_empty(err))
@@ -103,6 +106,7 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 	struct hca_gid gid;
 	size_t count = 0;
 
+	verbs_checked(.what = CHECK_LOOK, .call = "ibv_query_gid_table");
 	for (uint32_t index = 0; !err && index < GID_TABLE_SIZE; index++) {
 		err = hca_query_gid(to_hca(context), PORT_NUMBER, index, &gid);
 		if (is_empty(err)) {

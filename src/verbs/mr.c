@@ -27,7 +27,10 @@ struct ibv_mr *mr_register_verb(const char *call, struct ibv_pd *pd, void *addre
 	err = domain_pd(call, pd, &domain);
 	if (err)
 		return fail(err);
-	err = hca_reg_mr(to_hca(pd->context), domain, address, length, iova, access, &mr);
+	if (check_is_on())
+		err = verbs_check_asked_mr(call, length);
+	if (!err)
+		err = hca_reg_mr(to_hca(pd->context), domain, address, length, iova, access, &mr);
 	verbs_traced(call, began_ns, err, .bytes = SOME(length),
 		     .access = verbs_trace_access(access, names),
 		     .rkey = SOME(err ? 0 : mr->ibv.rkey));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Memory windows: ibv_alloc_mw(3), ibv_bind_mw(3). Type 2 windows are bound by work requests. */
+#include "verbs/check.h"
 #include "verbs/verbs.h"
 
 struct ibv_mw *mw_alloc_verb(struct ibv_pd *pd, enum ibv_mw_type type)
@@ -10,6 +11,8 @@ struct ibv_mw *mw_alloc_verb(struct ibv_pd *pd, enum ibv_mw_type type)
 	int err;
 
 	err = domain_pd("ibv_alloc_mw", pd, &domain);
+	if (!err)
+		err = verbs_asked(.kind = CHECK_MW, .call = "ibv_alloc_mw");
 	if (!err)
 		err = hca_alloc_mw(to_hca(pd->context), domain, type, &mw);
 	if (err)

@@ -7,8 +7,12 @@
 #include "verbs/trace.h"
 #include "verbs/verbs.h"
 
-/* The pd of @attr is replaced by the one that a parent domain stands for; an XRC_RECV QP has none. */
-static struct qp *qp_create(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+/*
+ * The pd of @attr is replaced by the one that a parent domain stands for; an XRC_RECV QP has none.
+ * @builds: it is for ibv_wr_*().
+ */
+static struct qp *qp_create(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
+			    bool builds)
 {
 	struct ring_allocator *allocator = domain_allocator(attr->pd);
 	uint64_t began_ns = tracepoint_began_ns();
@@ -23,7 +27,9 @@ static struct qp *qp_create(struct ibv_context *context, struct ibv_qp_init_attr
 			return fail(err);
 		attr->pd = &pd->ibv;
 	}
-	err = hca_create_qp_in(to_hca(context), attr, allocator, &qp);
+	err = verbs_check_asked_qp("ibv_create_qp", attr, builds);
+	if (!err)
+		err = hca_create_qp_in(to_hca(context), attr, allocator, &qp);
 	verbs_traced("ibv_create_qp", began_ns, err, .qp = err ? 0 : qp->number,
 		     .device = context->device->name,
 		     .type = verbs_trace_type(attr->qp_type, names));
@@ -48,7 +54,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	memcpy(&full, attr, offsetof(struct ibv_qp_init_attr_ex, comp_mask));
 	full.comp_mask = IBV_QP_INIT_ATTR_PD;
 	full.pd = pd;
-	qp = qp_create(pd->context, &full);
+	qp = qp_create(pd->context, &full, false);
 	if (!qp)
 		return NULL;
 	attr->cap = full.cap;
@@ -107,7 +113,7 @@ struct ibv_qp *qp_create_ex_verb(struct ibv_context *context, struct ibv_qp_init
 	full.comp_mask &= ~(uint32_t)IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 	if (attr->qp_type == IBV_QPT_XRC_RECV)
 		full.pd = NULL;
-	qp = qp_create(context, &full);
+	qp = qp_create(context, &full, builder);
 	if (!qp)
 		return NULL;
 	err = builder ? wr_builder_create(to_context(qp->ibv.qp_base.context), qp,
@@ -139,7 +145,9 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 
 	if (!qp || !attr)
 		return refuse_null("ibv_modify_qp", qp ? "attr" : "qp");
-	err = hca_modify_qp(to_qp(qp), attr, mask);
+	err = verbs_check_modified(to_qp(qp), attr, mask);
+	if (!err)
+		err = hca_modify_qp(to_qp(qp), attr, mask);
 	if (!err && mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET)
 		qp_emptied(to_qp(qp));
 	if (!err && mask & IBV_QP_STATE)

@@ -415,12 +415,12 @@ static void wr_abort(struct ibv_qp_ex *ibv) RELEASES(to_builder(ibv)->lock)
 
 /* For a trace and a check, which are asked about together: without them this costs one load twice.
  */
-static uint64_t wr_told_before(struct ibv_qp_ex *ibv)
+static int wr_told_before(struct ibv_qp_ex *ibv, uint64_t *began_ns)
 {
-	if (check_is_on())
-		verbs_check_sends("ibv_wr_complete", &ibv->qp_base, to_builder(ibv)->wr,
-				  __builtin_return_address(0), __builtin_frame_address(0));
-	return tracepoint_began_ns();
+	*began_ns = tracepoint_began_ns();
+	return check_is_on() ? verbs_check_sends("ibv_wr_complete", &ibv->qp_base,
+						 to_builder(ibv)->wr, __builtin_return_address(0),
+						 __builtin_frame_address(0)) : 0;
 }
 
 static void wr_told_behind(struct ibv_qp_ex *ibv, uint64_t began_ns, int err)
@@ -439,15 +439,16 @@ static inline int wr_post(struct ibv_qp_ex *ibv, post_all *post) REQUIRES(to_bui
 {
 	struct wr_builder *builder = to_builder(ibv);
 	uint64_t began_ns = 0;
-	int err;
+	int err = 0;
 
 	if (builder->err || !builder->count)
 		return builder->err;
 	for (uint32_t i = 0; i + 1 < builder->count; i++)
 		builder->wr[i].next = &builder->wr[i + 1];
 	if (trace_wants(TRACE_CALLS | TRACE_CHECK))
-		began_ns = wr_told_before(ibv);
-	err = post(to_qp(&ibv->qp_base), builder->wr);
+		err = wr_told_before(ibv, &began_ns);
+	if (!err)
+		err = post(to_qp(&ibv->qp_base), builder->wr);
 	if (trace_wants(TRACE_CALLS | TRACE_CHECK))
 		wr_told_behind(ibv, began_ns, err);
 	return err;

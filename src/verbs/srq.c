@@ -19,7 +19,10 @@ static struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr_ex
 	/* Drivers of adapters do not count SRQs in a parent domain. */
 	if (allocator && !allocator->alloc)
 		allocator = NULL;
-	err = hca_create_srq_in(to_hca(pd->context), attr, allocator, &srq);
+	err = verbs_asked(.kind = CHECK_SRQ, .call = "ibv_create_srq",
+			  .max_recv_wr = attr->attr.max_wr, .max_recv_sge = attr->attr.max_sge);
+	if (!err)
+		err = hca_create_srq_in(to_hca(pd->context), attr, allocator, &srq);
 	verbs_traced("ibv_create_srq", began_ns, err, .device = pd->context->device->name);
 	if (err)
 		return fail(err);

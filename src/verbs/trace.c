@@ -12,12 +12,14 @@ static int post_send_traced(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ib
 {
 	CALL();
 	uint64_t began_ns = tracepoint_now_ns();
-	int err;
+	int err = 0;
 
 	if (check_is_on())
-		verbs_check_sends("ibv_post_send", qp, wr, __builtin_return_address(0),
-				  __builtin_frame_address(0));
-	err = verbs_data()->post_send(qp, wr, bad);
+		err = verbs_check_sends("ibv_post_send", qp, wr, __builtin_return_address(0),
+					__builtin_frame_address(0));
+	if (err)
+		*bad = wr;
+	err = err ? verb_result(err) : verbs_data()->post_send(qp, wr, bad);
 	if (err && check_is_on())
 		verbs_check_sends_failed("ibv_post_send", qp, *bad, err);
 	if (trace_wants(TRACE_CALLS))
@@ -81,11 +83,11 @@ static int req_notify_traced(struct ibv_cq *cq, int solicited_only)
 {
 	CALL();
 	uint64_t began_ns = tracepoint_now_ns();
-	int err;
+	int err = 0;
 
 	if (check_is_on())
-		verbs_check_arm(to_cq(cq));
-	err = verbs_data()->req_notify_cq(cq, solicited_only);
+		err = verbs_check_arm(to_cq(cq), solicited_only);
+	err = err ? verb_result(err) : verbs_data()->req_notify_cq(cq, solicited_only);
 	verbs_traced("ibv_req_notify_cq", began_ns, err, .cq = SOME(to_cq(cq)->number));
 	return err;
 }

@@ -3,13 +3,17 @@
  * Programs that are wrong as programs in the field were, each beside a twin that is right:
  *
  *	corpus NAME wrong|right
- *	corpus			a line for each: NAME, what is found, where it comes from
+ *	corpus			a line for each: NAME, what is found, where it comes from,
+ *				options of verbatim check
  *
  * The reports are public; no code of theirs is here, only what was wrong.
  */
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "pair.h"
@@ -325,7 +329,7 @@ static void send_from(struct pair *pair, const void *address, uint32_t bytes, ui
 	struct ibv_send_wr wr = { .wr_id = 4,
 				  .sg_list = &sge,
 				  .num_sge = 1,
-				  .opcode = IBV_WR_SEND },
+				  .opcode = IBV_WR_SEND, },
 			   *bad;
 
 	receive_some(pair, 1, 64);
@@ -556,10 +560,72 @@ static void device_first(void)
 		pair_close(pair);
 }
 
+/* ---- adapters: each fits Verbatim's own ---- */
+
+static void more_inline(void)
+{
+	pair_close(pair_open((struct pair_options){ .inline_bytes = wrong ? 256 : 96 }));
+}
+
+static void more_reads(void)
+{
+	pair_close(pair_open((struct pair_options){ .rd_atomic = wrong ? 32 : 16, .looks = true }));
+}
+
+static void long_message(void)
+{
+	struct pair *pair = pair_open((struct pair_options){ .looks = true });
+	const uint32_t most = 8 << 20;
+	char *memory = calloc(2, most);
+	struct ibv_mr *mr = ibv_reg_mr(pair->pd, memory, 2 * (size_t)most,
+				       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	struct ibv_sge sge = { (uintptr_t)memory, wrong ? most + 1 : most, 0 };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE },
+			   *bad;
+
+	must(memory && mr, "ibv_reg_mr");
+	sge.lkey = mr->lkey;
+	wr.wr.rdma.remote_addr = (uintptr_t)memory;
+	wr.wr.rdma.rkey = mr->rkey;
+	must(!ibv_post_send(pair->sender, &wr, &bad), "ibv_post_send");
+	take(pair->send_cq, 1);
+	must(!ibv_dereg_mr(mr), "ibv_dereg_mr");
+	free(memory);
+	pair_close(pair);
+}
+
+static void datagrams_of_iwarp(void)
+{
+	pair_close(pair_open((struct pair_options){ .type = wrong ? IBV_QPT_UD : IBV_QPT_RC }));
+}
+
+static void index_of_gid(void)
+{
+	pair_close(pair_open((struct pair_options){ .looks = !wrong }));
+}
+
+/* An ordinary user's: root may lock all. */
+static void memory_unlocked(void)
+{
+	const struct rlimit limit = { 65536, 65536 };
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[2] = { 0 };
+	static char memory[1 << 20];
+	struct ibv_mr *mr;
+	struct pair *pair;
+
+	must(!setrlimit(RLIMIT_MEMLOCK, &limit), "setrlimit");
+	pair = pair_open((struct pair_options){ 0 });
+	must(!syscall(SYS_capset, &header, none), "capset");
+	mr = ibv_reg_mr(pair->pd, memory, wrong ? sizeof(memory) : 4096, 0);
+	must(mr && !ibv_dereg_mr(mr), "ibv_reg_mr");
+	pair_close(pair);
+}
+
 static const struct program {
 	const char *name;
 	void (*run)(void);
-	const char *found, *from;
+	const char *found, *from, *options;	/* NULL: none */
 } programs[] = {
 	{ "arm_behind_drain", arm_behind_drain, "RV-NOTIFY-001", "brpc#3415" },
 	{ "wait_without_arming", wait_without_arming, "RV-NOTIFY-002", "libfabric#795" },
@@ -593,14 +659,21 @@ static const struct program {
 	{ "cq_before_qp", cq_before_qp, "RV-OBJECTS-002", "perftest#77" },
 	{ "pd_before_region", pd_before_region, "RV-OBJECTS-002", "perftest#77" },
 	{ "device_first", device_first, "RV-OBJECTS-003", "perftest#77" },
+	{ "more_inline", more_inline, "RV-DEVICE-001", "perftest#110", "--device bnxt" },
+	{ "more_reads", more_reads, "RV-DEVICE-002", "perftest#114, Mooncake#3977", "--device connectx-5" },
+	{ "long_message", long_message, "RV-DEVICE-003", "-", "--device rxe" },
+	{ "datagrams_of_iwarp", datagrams_of_iwarp, "RV-DEVICE-004", "-", "--device siw" },
+	{ "index_of_gid", index_of_gid, "RV-DEVICE-005", "uccl#803, nccl#769",
+	  "--device connectx-5" },
+	{ "memory_unlocked", memory_unlocked, "RV-DEVICE-006", "-", "--device irdma" },
 };
 
 int main(int argc, char **argv)
 {
 	for (size_t i = 0; i < sizeof(programs) / sizeof(*programs); i++) {
 		if (argc == 1) {
-			printf("%s\t%s\t%s\n", programs[i].name, programs[i].found,
-			       programs[i].from);
+			printf("%s\t%s\t%s\t%s\n", programs[i].name, programs[i].found,
+			       programs[i].from, programs[i].options ? programs[i].options : "");
 			continue;
 		}
 		if (argc != 3 || strcmp(argv[1], programs[i].name))

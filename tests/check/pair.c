@@ -27,14 +27,16 @@ static struct ibv_qp *make_qp(struct pair *pair, const struct pair_options *opti
 						.max_recv_wr = DEPTH,
 						.max_send_sge = 2,
 						.max_recv_sge = 1,
-						.max_inline_data = 64,},};
+						.max_inline_data = options->inline_bytes ?
+						   options->inline_bytes : 64,},};
 	struct ibv_qp *qp = ibv_create_qp(pair->pd, &attr);
 
 	must(qp != NULL, "ibv_create_qp");
 	return qp;
 }
 
-static void connect_qp(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gid)
+static void connect_qp(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gid,
+		       uint8_t rd_atomic)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
@@ -52,11 +54,11 @@ static void connect_qp(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gi
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = IBV_MTU_1024,
 		.dest_qp_num = peer,
-		.max_dest_rd_atomic = 1,
+		.max_dest_rd_atomic = rd_atomic,
 		.min_rnr_timer = 12,
 		.ah_attr = { .is_global = 1,
 			     .port_num = 1,
-			     .grh = { .dgid = *gid, .hop_limit = 1 } },
+			     .grh = { .dgid = *gid, .hop_limit = 1 }, },
 	};
 	must(!ibv_modify_qp(qp, &attr,
 			    IBV_QP_STATE |
@@ -70,7 +72,7 @@ static void connect_qp(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gi
 		.timeout = 14,
 		.retry_cnt = 7,
 		.rnr_retry = RNR_FOR_EVER,
-		.max_rd_atomic = 1,
+		.max_rd_atomic = rd_atomic,
 	};
 	must(!ibv_modify_qp(qp, &attr,
 			    IBV_QP_STATE | IBV_QP_SQ_PSN |
@@ -85,6 +87,8 @@ struct pair *pair_open(struct pair_options options)
 	struct pair *pair = calloc(1, sizeof(*pair));
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	int entries = options.entries ? options.entries : 32;
+	uint8_t rd_atomic = options.rd_atomic ? options.rd_atomic : 1;
+	struct ibv_gid_entry entry;
 	union ibv_gid gid;
 
 	must(pair && list && *list, "a device");
@@ -92,6 +96,8 @@ struct pair *pair_open(struct pair_options options)
 	ibv_free_device_list(list);
 	must(pair->context != NULL, "ibv_open_device");
 	must(!ibv_query_gid(pair->context, 1, 0, &gid), "ibv_query_gid");
+	if (options.looks)
+		must(!ibv_query_gid_ex(pair->context, 1, 0, &entry, 0), "ibv_query_gid_ex");
 	pair->pd = ibv_alloc_pd(pair->context);
 	must(pair->pd != NULL, "ibv_alloc_pd");
 	pair->channel = ibv_create_comp_channel(pair->context);
@@ -104,8 +110,8 @@ struct pair *pair_open(struct pair_options options)
 	must(pair->mr != NULL, "ibv_reg_mr");
 	pair->sender = make_qp(pair, &options, pair->send_cq);
 	pair->receiver = make_qp(pair, &options, pair->recv_cq);
-	connect_qp(pair->sender, pair->receiver->qp_num, &gid);
-	connect_qp(pair->receiver, pair->sender->qp_num, &gid);
+	connect_qp(pair->sender, pair->receiver->qp_num, &gid, rd_atomic);
+	connect_qp(pair->receiver, pair->sender->qp_num, &gid, rd_atomic);
 	return pair;
 }
 

@@ -24,6 +24,9 @@ struct pair_options {
 	enum ibv_qp_type type;	/* 0: RC */
 	bool unsignaled;	/* sq_sig_all is 0 */
 	int entries;		/* of both CQs; 0: 32 */
+	uint32_t inline_bytes;	/* 0: 64 */
+	uint8_t rd_atomic;	/* 0: 1 */
+	bool looks;		/* at the table of GIDs, as programs should */
 };
 
 /* Each ends the program with status 3 if it fails: that is the device's, and no test. */

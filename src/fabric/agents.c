@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Agents of the programs on the ports of a fabric: agents.h. */
-#include "fabric/agents.h"
+#include "fabric/agents_internal.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -8,71 +8,16 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/list.h"
-#include "base/timer_heap.h"
 
-#define PORT_BUCKETS	256u
-#define REQUEST_BUCKETS	64u
 #define METHOD_BITS	0x7fu
 #define METHOD_RESPONSE	0x80u
-#define NS_PER_US	1000u
-#define US_PER_MS	1000u
 
 enum { CLASS_LID_ROUTED = 0x01, CLASS_SA = 0x03, CLASS_CM = 0x07, CLASS_DIRECTED = 0x81 };
 enum { CLASS_DEVICE = 0x06, CLASS_DEVICE_ADMIN = 0x10, CLASS_BIS = 0x12 };
 enum { VENDOR_2_FIRST = 0x30, VENDOR_2_LAST = 0x4f, CLASSES = 0x50, VERSIONS = 8 };
 enum { METHOD_GET = 1, METHOD_SET = 2, METHOD_SEND = 3, METHOD_TRAP_REPRESS = 7 };
 
-/* Fields of a MAD behind its header: bytes. */
-enum { RMPP_VERSION = 24, RMPP_TYPE = 25, RMPP_FLAGS = 26, RMPP_STATUS = 27, RMPP_SEGMENT = 28,
-       RMPP_LENGTH = 32, RMPP_HEADER_END = 36, VENDOR_OUI = 37 };
-enum { RMPP_TYPE_DATA = 1, RMPP_ACTIVE = 1, RMPP_FIRST = 2, RMPP_LAST = 4, RMPP_TIMES = 0xf8 };
-
-/* A request that waits for its answer. */
-struct request {
-	struct list of_tid;		/* in its agent's waiting[] */
-	struct timer timer;
-	struct agent *agent;
-	uint32_t retries;		/* left */
-	struct agent_header header;
-	uint8_t mad[MAD_BYTES];
-};
-
-struct agent {
-	struct list of_port;
-	struct agents_file *file;
-	uint32_t id;			/* in its file */
-	uint32_t tid;			/* upper half of its transaction IDs; never 0 */
-	struct agent_request request;
-	struct list waiting[REQUEST_BUCKETS];
-};
-
-/* A port that some descriptor is open on. */
-struct agents_port {
-	struct list of_bucket;
-	uint32_t node, port;
-	unsigned files;
-	struct list agents;
-};
-
-struct agents_file {
-	struct list of_all;
-	struct agents *all;
-	struct agents_port *port;
-	void *user;
-	unsigned waiting;
-	struct agent *agent[AGENTS_PER_FILE];
-};
-
-struct agents {
-	struct fabric *fabric;
-	struct agents_ops ops;
-	uint32_t last_tid;
-	size_t waiting;
-	struct timer_heap timers;
-	struct list files, ports[PORT_BUCKETS];
-	struct agents_statistics statistics;
-};
+enum { VENDOR_OUI = 37 };		/* a byte of the MAD */
 
 /* ---- classes and methods ---- */
 
@@ -142,6 +87,7 @@ struct agents *agents_new(struct fabric *fabric, const struct agents_ops *ops)
 	agents->fabric = fabric;
 	agents->ops = *ops;
 	list_init(&agents->files);
+	list_init(&agents->ready);
 	for (unsigned i = 0; i < PORT_BUCKETS; i++)
 		list_init(&agents->ports[i]);
 	return agents;
@@ -184,19 +130,43 @@ struct agents_file *agents_open(struct agents *agents, uint32_t node, uint32_t p
 	return file;
 }
 
+bool agent_timed(struct agents *agents, struct agent_timer *timer,
+		 void (*expire)(struct agent_timer *timer, uint64_t now_us))
+{
+	if (timer_heap_reserve(&agents->timers, agents->timed + 1))
+		return false;
+	agents->timed++;
+	timer_init(&timer->timer);
+	timer->expire = expire;
+	return true;
+}
+
+void agent_untimed(struct agents *agents, struct agent_timer *timer)
+{
+	timer_set(&agents->timers, &timer->timer, TIME_NEVER);
+	agents->timed--;
+}
+
+void agent_arm(struct agents *agents, struct agent_timer *timer, uint64_t now_us, uint64_t ms)
+{
+	timer_set(&agents->timers, &timer->timer, (now_us + ms * US_PER_MS) * NS_PER_US);
+}
+
 static void agent_request_end(struct request *request)
 {
 	struct agents_file *file = request->agent->file;
 
-	timer_set(&file->all->timers, &request->timer, TIME_NEVER);
+	if (request->sending)
+		sending_end(request->sending);
+	agent_untimed(file->all, &request->timer);
 	list_remove(&request->of_tid);
 	file->waiting--;
-	file->all->waiting--;
 	free(request);
 }
 
 static void agent_end(struct agent *agent)
 {
+	agent_rmpp_end(agent);
 	for (unsigned i = 0; i < REQUEST_BUCKETS; i++)
 		while (!list_empty(&agent->waiting[i]))
 			agent_request_end(
@@ -297,6 +267,8 @@ int agents_register(struct agents_file *file, const struct agent_request *reques
 	agent->request = *request;
 	for (unsigned i = 0; i < REQUEST_BUCKETS; i++)
 		list_init(&agent->waiting[i]);
+	list_init(&agent->sendings);
+	list_init(&agent->assemblies);
 	list_add_tail(&file->port->agents, &agent->of_port);
 	file->agent[wanted] = agent;
 	*id = wanted;
@@ -332,7 +304,7 @@ static struct request *request_find(struct agent *agent, const uint8_t *mad)
 	return NULL;
 }
 
-static void agent_address(const struct agent_header *header, struct fabric_address *to)
+void agent_address(const struct agent_header *header, struct fabric_address *to)
 {
 	*to = (struct fabric_address){
 		.lid = get_be16(header->lid),
@@ -350,8 +322,8 @@ static void agent_address(const struct agent_header *header, struct fabric_addre
 	memcpy(to->gid, header->gid, sizeof(to->gid));
 }
 
-static int request_send(struct agents_file *file, const struct agent_header *header,
-			const uint8_t mad[MAD_BYTES], uint64_t now_us)
+int agent_send(struct agents_file *file, const struct agent_header *header,
+	       const uint8_t mad[MAD_BYTES], uint64_t now_us)
 {
 	struct fabric_address to;
 
@@ -359,47 +331,66 @@ static int request_send(struct agents_file *file, const struct agent_header *hea
 	return fabric_send(file->all->fabric, file->port->node, file->port->port, mad, &to, now_us);
 }
 
-static void request_arm(struct request *request, uint64_t now_us)
+void request_arm(struct request *request, uint64_t now_us)
 {
-	timer_set(&request->agent->file->all->timers, &request->timer,
-		  (now_us + (uint64_t)request->header.timeout_ms * US_PER_MS) * NS_PER_US);
+	agent_arm(request->agent->file->all, &request->timer, now_us, request->header.timeout_ms);
 }
 
-/* It waits before it is sent: the answer comes while it is. False: no memory, or too many wait. */
-static bool agent_request_begin(struct agent *agent, const struct agent_header *header,
-				const uint8_t mad[MAD_BYTES], uint64_t now_us)
+void request_fail(struct request *request)
+{
+	struct agent_header header = request->header;
+	struct agent *agent = request->agent;
+	uint8_t mad[MAD_BYTES];
+
+	memcpy(mad, request->mad, MAD_BYTES);
+	agent_request_end(request);
+	agent->file->all->statistics.timeouts++;
+	header.status = ETIMEDOUT;
+	header.length = sizeof(header) + MAD_HEADER_BYTES;
+	agent_receive(agent, &header, mad, MAD_HEADER_BYTES);
+}
+
+static void request_expire(struct agent_timer *timer, uint64_t now_us)
+{
+	struct request *request = (struct request *)timer;
+	struct agent *agent = request->agent;
+	struct agent_header header = request->header;
+	uint8_t mad[MAD_BYTES];
+
+	if (!request->retries) {
+		request_fail(request);
+		return;
+	}
+	memcpy(mad, request->mad, MAD_BYTES);
+	request->retries--;
+	agent->file->all->statistics.retries++;
+	request_arm(request, now_us);
+	/* The answer may end the request meanwhile. */
+	agent_send(agent->file, &header, mad, now_us);
+}
+
+/* It waits before it is sent: the answer comes while it is. NULL: no memory, or too many wait. */
+static struct request *agent_request_begin(struct agent *agent, const struct agent_header *header,
+					   const uint8_t mad[MAD_BYTES])
 {
 	struct agents *agents = agent->file->all;
 	struct request *request;
 
-	if (agent->file->waiting == AGENTS_REQUESTS_MAX ||
-	    timer_heap_reserve(&agents->timers, agents->waiting + 1))
-		return false;
+	if (agent->file->waiting == AGENTS_REQUESTS_MAX)
+		return NULL;
 	request = malloc(sizeof(*request));
-	if (!request)
-		return false;
+	if (!request || !agent_timed(agents, &request->timer, request_expire)) {
+		free(request);
+		return NULL;
+	}
 	request->agent = agent;
+	request->sending = NULL;
 	request->retries = header->retries;
 	request->header = *header;
 	memcpy(request->mad, mad, MAD_BYTES);
-	timer_init(&request->timer);
 	list_add_tail(tid_bucket(agent, mad), &request->of_tid);
 	agent->file->waiting++;
-	agents->waiting++;
-	request_arm(request, now_us);
-	return true;
-}
-
-/* The header of a message in one segment, which the program leaves to the kernel. */
-static void rmpp_complete(uint8_t mad[MAD_BYTES], size_t length)
-{
-	mad[RMPP_VERSION] = 1;
-	mad[RMPP_TYPE] = RMPP_TYPE_DATA;
-	mad[RMPP_FLAGS] =
-		(uint8_t)((mad[RMPP_FLAGS] & RMPP_TIMES) | RMPP_ACTIVE | RMPP_FIRST | RMPP_LAST);
-	mad[RMPP_STATUS] = 0;
-	put_be32(mad + RMPP_SEGMENT, 1);
-	put_be32(mad + RMPP_LENGTH, (uint32_t)length - RMPP_HEADER_END);
+	return request;
 }
 
 static bool agent_segments(const struct agent *agent)
@@ -413,8 +404,10 @@ int agents_write(struct agents_file *file, const uint8_t *message, size_t bytes,
 	struct agent_header header;
 	uint8_t mad[MAD_BYTES] = { 0 };
 	size_t length = bytes - sizeof(header);
+	struct request *request = NULL;
 	struct agent *agent;
-	bool whole;
+	bool whole, rmpp;
+	int err;
 
 	if (bytes < sizeof(header) + RMPP_HEADER_END)
 		return EINVAL;
@@ -424,39 +417,55 @@ int agents_write(struct agents_file *file, const uint8_t *message, size_t bytes,
 		return EINVAL;
 	message += sizeof(header);
 	whole = length <= MAD_BYTES;
-	agents->statistics.segments += !whole && agent_segments(agent);
 	memcpy(mad, message, whole ? length : MAD_BYTES);
-	if (whole && agent_segments(agent) && agents_class_has_rmpp(mad[1]) &&
-	    (mad[RMPP_FLAGS] & RMPP_ACTIVE))
-		rmpp_complete(mad, length);
+	rmpp = agent_segments(agent) && agents_class_has_rmpp(mad[1]) && rmpp_is_active(mad);
+	if (rmpp && (length < agents_data_offset(mad[1]) || length > RMPP_MESSAGE_MAX))
+		return EINVAL;
 	agents->statistics.written++;
 	if (!agent_mad_is_answer(mad)) {
 		put_be32(mad + 8, agent->tid);
 		if (request_find(agent, mad))
 			return EINVAL;
 		if (header.timeout_ms) {
-			header.retries = whole ? header.retries : 0;
-			if (!agent_request_begin(agent, &header, mad, now_us))
+			request = agent_request_begin(agent, &header, mad);
+			if (!request)
 				return ENOBUFS;
+			if (rmpp || !whole)	/* its segments have the retries */
+				request->retries = 0;
 		}
 	}
+	if (rmpp) {
+		err = sending_begin(agent, &header, message, length, request, now_us);
+		if (err && request && !request->sending)
+			agent_request_end(request);
+		return err;
+	}
+	if (request)
+		request_arm(request, now_us);
 	/* What cannot be sent is lost on its way: who waits is told when it is late. */
-	return whole ? request_send(file, &header, mad, now_us) : EINVAL;
+	return whole ? agent_send(file, &header, mad, now_us) : EINVAL;
 }
 
 /* ---- to a program ---- */
 
-static void agent_receive(struct agent *agent, const struct agent_header *header,
-			  const uint8_t *mad, size_t length)
+void agent_receive(struct agent *agent, const struct agent_header *header, const uint8_t *mad,
+		   size_t length)
 {
-	uint8_t message[sizeof(*header) + MAD_BYTES];
+	uint8_t small[sizeof(*header) + MAD_BYTES], *message = small;
 	struct agents *agents = agent->file->all;
 
-	assert(length <= MAD_BYTES);
+	if (length > MAD_BYTES)
+		message = malloc(sizeof(*header) + length);
+	if (!message) {
+		agents->statistics.no_memory++;
+		return;
+	}
 	memcpy(message, header, sizeof(*header));
 	memcpy(message + sizeof(*header), mad, length);
 	agents->statistics.received++;
 	agents->ops.receive(agent->file->user, message, sizeof(*header) + length);
+	if (message != small)
+		free(message);
 }
 
 static struct agent *agent_of_answer(const struct agents_port *port, const uint8_t *mad)
@@ -487,20 +496,6 @@ static struct agent *agent_of_request(const struct agents_port *port, const uint
 	return NULL;
 }
 
-/* Bytes of a message that is whole; 0: it has more segments, or is none. */
-static size_t rmpp_length(const uint8_t *mad)
-{
-	uint32_t length = get_be32(mad + RMPP_LENGTH);
-
-	if (mad[RMPP_TYPE] != RMPP_TYPE_DATA || get_be32(mad + RMPP_SEGMENT) != 1 ||
-	    (mad[RMPP_FLAGS] & (RMPP_FIRST | RMPP_LAST)) != (RMPP_FIRST | RMPP_LAST))
-		return 0;
-	if (length < agents_data_offset(mad[1]) - RMPP_HEADER_END ||
-	    length > MAD_BYTES - RMPP_HEADER_END)
-		return 0;
-	return length + RMPP_HEADER_END;
-}
-
 static void header_from(struct agent_header *header, const struct agent *agent,
 			const struct fabric_address *from, size_t length)
 {
@@ -525,7 +520,9 @@ void agents_deliver(struct agents *agents, uint32_t node, uint32_t port_number,
 		    uint64_t now_us)
 {
 	struct agents_port *port = port_find(agents, node, port_number);
+	bool rmpp = agents_class_has_rmpp(mad[1]) && rmpp_is_active(mad);
 	bool answer = agent_mad_is_answer(mad);
+	const uint8_t *message = mad;
 	struct request *request = NULL;
 	struct agent *agent = NULL;
 	struct agent_header header;
@@ -533,7 +530,8 @@ void agents_deliver(struct agents *agents, uint32_t node, uint32_t port_number,
 
 	if (port)
 		agent = answer ? agent_of_answer(port, mad) : agent_of_request(port, mad);
-	if (!agent && (mad[3] == METHOD_GET || mad[3] == METHOD_SET)) {
+	if (!agent && (mad[3] == METHOD_GET || mad[3] == METHOD_SET) &&
+	    !(rmpp && mad[RMPP_TYPE] != RMPP_DATA)) {
 		agents->statistics.refused++;
 		fabric_refuse(agents->fabric, node, port_number, mad, from, now_us);
 		return;
@@ -543,27 +541,26 @@ void agents_deliver(struct agents *agents, uint32_t node, uint32_t port_number,
 		agents->statistics.late += answer;
 		return;
 	}
-	if (agents_class_has_rmpp(mad[1]) && (mad[RMPP_FLAGS] & RMPP_ACTIVE) &&
-	    agent_segments(agent)) {
-		length = rmpp_length(mad);
-		if (!length) {
-			agents->statistics.segments++;
-			return;
-		}
-	}
+	rmpp = rmpp && agent_segments(agent);
+	if (rmpp && !agent_rmpp(agent, mad, from, now_us, &message, &length))
+		return;
 	if (answer) {
-		request = request_find(agent, mad);
+		request = request_find(agent, message);
 		/* Segments of a program's own RMPP answer one request many times. */
 		if (!request && !(!agent_segments(agent) && agents_class_has_rmpp(mad[1]) &&
-				  (mad[RMPP_FLAGS] & RMPP_ACTIVE))) {
+				  rmpp_is_active(mad))) {
 			agents->statistics.late++;
+			if (rmpp)
+				agent_rmpp_taken(agent, message);
 			return;
 		}
 		if (request)
 			agent_request_end(request);
 	}
 	header_from(&header, agent, from, length);
-	agent_receive(agent, &header, mad, length);
+	agent_receive(agent, &header, message, length);
+	if (rmpp)
+		agent_rmpp_taken(agent, message);
 }
 
 /* ---- time ---- */
@@ -572,37 +569,21 @@ uint64_t agents_deadline_us(const struct agents *agents)
 {
 	uint64_t next = timer_heap_next(&agents->timers);
 
+	if (!list_empty(&agents->ready))
+		return 0;
 	return next == TIME_NEVER ? FABRIC_NEVER : next / NS_PER_US;
-}
-
-static void request_expire(struct request *request, uint64_t now_us)
-{
-	struct agent *agent = request->agent;
-	struct agent_header header = request->header;
-	uint8_t mad[MAD_BYTES];
-
-	memcpy(mad, request->mad, MAD_BYTES);
-	if (request->retries) {
-		request->retries--;
-		agent->file->all->statistics.retries++;
-		request_arm(request, now_us);
-		/* The answer may end the request meanwhile. */
-		request_send(agent->file, &header, mad, now_us);
-		return;
-	}
-	agent_request_end(request);
-	agent->file->all->statistics.timeouts++;
-	header.status = ETIMEDOUT;
-	header.length = sizeof(header) + MAD_HEADER_BYTES;
-	agent_receive(agent, &header, mad, MAD_HEADER_BYTES);
 }
 
 void agents_timer(struct agents *agents, uint64_t now_us)
 {
 	struct timer *timer;
 
-	while ((timer = timer_heap_expire(&agents->timers, now_us * NS_PER_US)))
-		request_expire(container_of(timer, struct request, timer), now_us);
+	while ((timer = timer_heap_expire(&agents->timers, now_us * NS_PER_US))) {
+		struct agent_timer *at = container_of(timer, struct agent_timer, timer);
+
+		at->expire(at, now_us);
+	}
+	sendings_go_on(agents, now_us);
 }
 
 void agents_statistics(const struct agents *agents, struct agents_statistics *statistics)

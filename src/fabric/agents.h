@@ -12,7 +12,11 @@
  * all descriptors on it are asked, of whichever process. Requests for which nobody is registered
  * are answered with status 0x000c if they are Get or Set; all else is dropped and counted.
  *
- * RMPP: messages of one segment. Longer ones are refused until there is more.
+ * Agents with RMPP read and write whole messages, of up to RMPP_MESSAGE_MAX bytes (rmpp.h): what is
+ * read is the first MAD as it came, and behind it the data of the others. Of those a descriptor has
+ * on their way no more than AGENTS_MEMORY_MAX bytes. A segment without an ACK is sent again after
+ * two seconds, or the program's timeout if that is less; a message of which no more comes is given
+ * up after 40 s, and for 10 s after the last segment its segments are acknowledged again.
  */
 #ifndef VERBATIM_FABRIC_AGENTS_H
 #define VERBATIM_FABRIC_AGENTS_H
@@ -26,6 +30,7 @@
 #define AGENTS_PER_FILE		32u
 #define AGENTS_ANY		UINT32_MAX
 #define AGENTS_REQUESTS_MAX	16384u		/* of a descriptor, unanswered */
+#define AGENTS_MEMORY_MAX	(64u << 20)
 #define AGENT_USER_RMPP		1u		/* flag: segments are the program's */
 
 /*
@@ -67,7 +72,9 @@ struct agents_statistics {
 	uint64_t late;			/* answers to nothing that waits */
 	uint64_t refused;		/* requests answered with status 0x000c */
 	uint64_t unserved;		/* others that nobody is registered for */
-	uint64_t segments;		/* RMPP beyond a single segment */
+	uint64_t segments;		/* RMPP: sent, but for the first of each message */
+	uint64_t aborted;		/* messages that an end gave up */
+	uint64_t no_memory;
 };
 
 struct agents *agents_new(struct fabric *fabric,
@@ -89,8 +96,9 @@ int agents_unregister(struct agents_file *file, uint32_t id);
 
 /*
  * A message that the program wrote. 0; EINVAL: no such agent, too short, or another request with
- * this TID and class waits; too long, or there is no such P_Key, GID or QP: then a request times
- * out; ENOBUFS: too many wait.
+ * this TID and class waits, or an answer with it is on its way there; too long, or there is no such
+ * P_Key, GID or QP: then a request times out; ENOBUFS: too many wait. Of a long message the first
+ * segment is sent; the deadline says when agents_timer() has to send more.
  */
 int agents_write(struct agents_file *file, const uint8_t *message, size_t bytes, uint64_t now_us);
 

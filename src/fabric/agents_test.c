@@ -9,11 +9,15 @@
 
 #include "base/test_random.h"
 #include "fabric/agents.h"
+#include "fabric/rmpp.h"
 #include "fabric/test_fabric.h"
 
 #define VENDOR	0x35
 #define OUI	0x001405u
 #define MS	1000u
+#define LONG_MAX 32768u
+#define SA_OFFSET 56u
+#define SA_DATA	 (MAD_BYTES - SA_OFFSET)
 
 /* What a program has read last. */
 struct program {
@@ -22,6 +26,7 @@ struct program {
 	size_t bytes;
 	struct agent_header header;
 	uint8_t mad[MAD_BYTES];
+	uint8_t data[LONG_MAX];		/* the last, as far as it fits */
 };
 
 static struct test_world world;
@@ -34,12 +39,24 @@ static void program_receive(void *user, const uint8_t *message, size_t bytes)
 	program->messages++;
 	program->bytes = bytes - sizeof(program->header);
 	memcpy(&program->header, message, sizeof(program->header));
-	memcpy(program->mad, message + sizeof(program->header), program->bytes);
+	memcpy(program->mad, message + sizeof(program->header),
+	       program->bytes < MAD_BYTES ? program->bytes : MAD_BYTES);
+	memcpy(program->data, message + sizeof(program->header),
+	       program->bytes < LONG_MAX ? program->bytes : LONG_MAX);
 }
+
+/* Packets of RMPP: those whose bit is set in `lost` do not arrive. */
+static struct {
+	uint64_t lost;
+	unsigned packets;
+} wire;
 
 static void agents_get(void *context, uint32_t node, uint32_t port, const uint8_t mad[MAD_BYTES],
 		       const struct fabric_address *from)
 {
+	if (agents_class_has_rmpp(mad[1]) && rmpp_is_active(mad) && wire.packets++ < 64 &&
+	    wire.lost >> (wire.packets - 1) & 1)
+		return;
 	agents_deliver(agents, node, port, mad, from, world.now_us);
 }
 
@@ -360,6 +377,205 @@ static void whatever_is_lost_each_request_ends_once(void **unused)
 	agents = before;
 }
 
+/* ---- long messages ---- */
+
+static uint32_t program_register_sa(struct program *program, uint64_t methods)
+{
+	struct agent_request request = { .class = MAD_CLASS_ADMINISTRATION, .class_version = 2,
+					 .rmpp_version = 1, .methods = { methods, 0 } };
+	uint32_t id = AGENTS_ANY;
+
+	assert_int_equal(agents_register(program->file, &request, &id), 0);
+	return id;
+}
+
+/* A message of class 3 whose every byte of data tells where it stands. */
+static int sa_write(struct program *program, uint32_t id, uint32_t to, uint8_t method, uint64_t tid,
+		    size_t bytes, bool active, uint32_t timeout_ms, uint32_t retries)
+{
+	struct agent_header header = { .agent = id, .timeout_ms = timeout_ms, .retries = retries };
+	static uint8_t message[sizeof(header) + LONG_MAX];
+	uint8_t *mad = message + sizeof(header);
+
+	assert_true(bytes <= LONG_MAX);
+	put_be16(header.lid, lid_of(to));
+	put_be32(header.qpn, 1);
+	memcpy(message, &header, sizeof(header));
+	for (size_t i = 0; i < bytes; i++)
+		mad[i] = (uint8_t)(i * 7 + i / 251);
+	memset(mad, 0, SA_OFFSET);
+	mad[0] = 1;
+	mad[1] = MAD_CLASS_ADMINISTRATION;
+	mad[2] = 2;
+	mad[3] = method;
+	put_be64(mad + 8, tid);
+	mad[RMPP_FLAGS] = active;
+	return agents_write(program->file, message, sizeof(header) + bytes, world.now_us);
+}
+
+static void assert_long(const struct program *program, size_t bytes)
+{
+	assert_int_equal(program->bytes, bytes);
+	assert_int_equal(program->header.length, sizeof(program->header) + bytes);
+	for (size_t i = SA_OFFSET; i < bytes; i++)
+		if (program->data[i] != (uint8_t)(i * 7 + i / 251))
+			fail_msg("byte %u of %u", (unsigned)i, (unsigned)bytes);
+}
+
+/* Until nothing is to be done before @until_us. */
+static void pass_until(uint64_t until_us)
+{
+	uint64_t next;
+
+	while ((next = agents_deadline_us(agents)) <= until_us) {
+		world.now_us = next > world.now_us ? next : world.now_us;
+		agents_timer(agents, world.now_us);
+	}
+}
+
+/*
+ * The answer of an SA of seven segments, of which any of the first twelve packets is lost: it is
+ * read once, or the client is told that it was not; and the server is told of its own failure alone.
+ */
+static void a_long_answer_arrives_under_every_mask_of_losses(void **unused)
+{
+	size_t bytes = SA_OFFSET + 7 * SA_DATA - 30;
+	struct program client, server;
+	uint32_t asking, serving;
+
+	program_open(&client, HOST1);
+	program_open(&server, HOST4);
+	asking = program_register_sa(&client, 0);
+	serving = program_register_sa(&server, UINT64_C(1) << 0x12);
+	for (uint64_t mask = 0; mask < 1u << 12; mask++) {
+		wire.lost = 0;
+		client.messages = server.messages = 0;
+		assert_int_equal(sa_write(&client, asking, HOST4, 0x12, mask, MAD_BYTES, false,
+					  60000, 0), 0);
+		assert_int_equal(server.messages, 1);
+		wire.lost = mask;
+		wire.packets = 0;
+		assert_int_equal(sa_write(&server, serving, HOST1, 0x92, get_be64(server.mad + 8),
+					  bytes, true, 0, 12), 0);
+		pass_until(world.now_us + 29000 * MS);
+		assert_int_equal(client.messages, 1);
+		assert_int_equal(client.header.status, 0);
+		assert_long(&client, bytes);
+		assert_int_equal(server.messages, 1);
+	}
+	wire.lost = 0;
+	agents_close(client.file);
+	agents_close(server.file);
+	assert_int_equal(agents_deadline_us(agents), FABRIC_NEVER);
+}
+
+static void requests_may_be_long_too(void **unused)
+{
+	size_t bytes = SA_OFFSET + 100 * SA_DATA - 1;
+	struct program client, server;
+	uint32_t asking, serving;
+
+	program_open(&client, HOST1);
+	program_open(&server, HOST4);
+	asking = program_register_sa(&client, 0);
+	serving = program_register_sa(&server, UINT64_C(1) << 0x14);
+	assert_int_equal(sa_write(&client, asking, HOST4, 0x14, 9, bytes, true, 500, 3), 0);
+	assert_int_equal(sa_write(&client, asking, HOST4, 0x14, 9, bytes, true, 500, 3), EINVAL);
+	pass_until(world.now_us + 100 * MS);
+	assert_int_equal(server.messages, 1);
+	assert_long(&server, bytes);
+	assert_int_equal(client.messages, 0);
+	assert_int_equal(sa_write(&server, serving, HOST1, 0x94, get_be64(server.mad + 8), bytes,
+				  true, 0, 3), 0);
+	pass_until(world.now_us + 100 * MS);
+	assert_int_equal(client.messages, 1);
+	assert_long(&client, bytes);
+	assert_int_equal(get_be32(client.mad + 12), 9);
+	/* One that is not answered ends, too. */
+	assert_int_equal(sa_write(&client, asking, HOST4, 0x14, 10, bytes, true, 500, 3), 0);
+	pass_until(world.now_us + 499 * MS);
+	assert_int_equal(client.messages, 1);
+	pass_until(world.now_us + 500 * MS);
+	assert_int_equal(client.messages, 2);
+	assert_int_equal(client.header.status, ETIMEDOUT);
+	agents_close(client.file);
+	agents_close(server.file);
+}
+
+/* The client is gone in the middle: the server is told, after its retries. */
+static void who_answers_a_program_that_has_gone_is_told(void **unused)
+{
+	struct program client, server;
+	uint32_t asking, serving;
+	uint64_t tid, begin_us;
+
+	program_open(&client, HOST1);
+	program_open(&server, HOST4);
+	asking = program_register_sa(&client, 0);
+	serving = program_register_sa(&server, UINT64_C(1) << 0x12);
+	assert_int_equal(sa_write(&client, asking, HOST4, 0x12, 1, MAD_BYTES, false, 500, 3), 0);
+	tid = get_be64(server.mad + 8);
+	assert_int_equal(sa_write(&server, serving, HOST1, 0x92, tid, LONG_MAX, true, 0, 3), 0);
+	agents_timer(agents, world.now_us);	/* a window */
+	agents_close(client.file);
+	assert_int_equal(sa_write(&server, serving, HOST1, 0x92, tid, LONG_MAX, true, 0, 3),
+			 EINVAL);		/* this one is on its way */
+	begin_us = world.now_us;
+	server.messages = 0;
+	pass_until(begin_us + 7999 * MS);
+	assert_int_equal(server.messages, 0);
+	pass_until(begin_us + 8000 * MS);
+	assert_int_equal(server.messages, 1);
+	assert_int_equal(server.header.status, ETIMEDOUT);
+	assert_int_equal(server.bytes, MAD_HEADER_BYTES);
+	assert_int_equal(agents_deadline_us(agents), FABRIC_NEVER);
+	assert_int_equal(sa_write(&server, serving, HOST1, 0x92, tid, LONG_MAX, true, 0, 3), 0);
+	agents_close(server.file);	/* and what it was sending with it */
+	assert_int_equal(agents_deadline_us(agents), FABRIC_NEVER);
+}
+
+/* A message whose rest never comes takes no memory for ever; too many take no more than they may. */
+static void what_is_never_whole_is_given_up(void **unused)
+{
+	struct agents_statistics before, after;
+	struct program client, server;
+	uint32_t sending;
+	uint8_t message[sizeof(struct agent_header) + MAD_BYTES] = { 0 };
+	struct agent_header header = { .agent = 0 };
+	struct agent_request raw = { .class = MAD_CLASS_ADMINISTRATION, .class_version = 2 };
+	uint8_t *mad = message + sizeof(header);
+
+	program_open(&client, HOST1);
+	program_open(&server, HOST4);
+	sending = AGENTS_ANY;
+	assert_int_equal(agents_register(client.file, &raw, &sending), 0);
+	program_register_sa(&server, UINT64_C(1) << 0x14);
+	header.agent = sending;
+	put_be16(header.lid, lid_of(HOST4));
+	put_be32(header.qpn, 1);
+	memcpy(message, &header, sizeof(header));
+	mad_write(&(struct mad_header){ .base_version = 1, .class = MAD_CLASS_ADMINISTRATION,
+					.class_version = 2, .method = 0x14 }, mad);
+	mad[RMPP_VERSION] = mad[RMPP_TYPE] = 1;
+	mad[RMPP_FLAGS] = RMPP_ACTIVE | RMPP_FIRST;
+	put_be32(mad + RMPP_SEGMENT, 1);
+	agents_statistics(agents, &before);
+	for (unsigned i = 0; i < 1000; i++) {
+		put_be32(mad + 12, i);
+		assert_int_equal(agents_write(client.file, message, sizeof(message), world.now_us),
+				 0);
+	}
+	pass_until(world.now_us + 39999 * MS);
+	assert_int_not_equal(agents_deadline_us(agents), FABRIC_NEVER);
+	pass_until(world.now_us + 40000 * MS);
+	assert_int_equal(agents_deadline_us(agents), FABRIC_NEVER);
+	agents_statistics(agents, &after);
+	assert_int_equal(after.aborted - before.aborted, 256);
+	assert_int_equal(server.messages, 0);
+	agents_close(client.file);
+	agents_close(server.file);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -368,6 +584,10 @@ int main(void)
 		cmocka_unit_test(silence_ends_after_the_last_retry),
 		cmocka_unit_test(what_cannot_be_sent_times_out),
 		cmocka_unit_test(segments_reach_a_program_that_puts_them_together),
+		cmocka_unit_test(a_long_answer_arrives_under_every_mask_of_losses),
+		cmocka_unit_test(requests_may_be_long_too),
+		cmocka_unit_test(who_answers_a_program_that_has_gone_is_told),
+		cmocka_unit_test(what_is_never_whole_is_given_up),
 		cmocka_unit_test(whatever_is_lost_each_request_ends_once),
 	};
 

@@ -10,8 +10,10 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "base/log.h"
+#include "ib/parcel.h"
 #include "platform/clock.h"
 #include "umad/umad.h"
 
@@ -176,22 +178,41 @@ static int transfer_wait(int fd, uint64_t until_ns)
 
 /* ---- umad_recv(), umad_poll() ---- */
 
+/* The whole of a message whose beginning the socket has. 0 or errno. */
+static int message_unpack(int fd, ib_user_mad_t *umad, size_t mad)
+{
+	uint8_t head[PARCEL_HEAD];
+	int file, err;
+
+	if (parcel_receive(fd, head, sizeof(head), &file) < 0)
+		return errno;
+	err = file < 0 ? EBADF : parcel_read(file, umad, sizeof(*umad) + mad);
+	if (file >= 0)
+		close(file);
+	return err ? EIO : 0;
+}
+
 /* Into @umad, of which @room bytes may be written behind the header. */
 static int message_read(struct umad_file *file, int fd, ib_user_mad_t *umad, size_t room,
-			size_t bytes) REQUIRES(file->lock)
+			size_t mad, bool parcel) REQUIRES(file->lock)
 {
 	struct iovec iov[2] = { { .iov_base = umad, .iov_len = sizeof(*umad) },
 				{ .iov_base = (uint8_t *)umad + sizeof(*umad), .iov_len = room } };
 	struct msghdr message = { .msg_iov = iov, .msg_iovlen = 2 };
-	size_t mad = bytes - sizeof(*umad);
 	struct umad_waiting *waiting;
 	bool whole = mad <= room;
+	int err;
 
 	/* What is too long stays the first one: the program comes back with more room. */
 	if (!whole)
 		iov[1].iov_len = MAD_BLOCK;
-	if (recvmsg(fd, &message, MSG_DONTWAIT | (whole ? 0 : MSG_PEEK)) < 0)
+	if (whole && parcel) {
+		err = message_unpack(fd, umad, mad);
+		if (err)
+			return err;
+	} else if (recvmsg(fd, &message, MSG_DONTWAIT | (whole ? 0 : MSG_PEEK)) < 0) {
 		return errno;
+	}
 	if (!whole)
 		return ENOSPC;
 	waiting = mad >= sizeof(waiting->mad) ? waiting_find(file, umad->agent_id, (uint8_t *)umad +
@@ -205,21 +226,24 @@ static int message_read(struct umad_file *file, int fd, ib_user_mad_t *umad, siz
 static int message_take(struct umad_file *file, int fd, ib_user_mad_t *umad, int *length)
 	REQUIRES(file->lock)
 {
-	ssize_t bytes = recv(fd, NULL, 0, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
 	size_t room = *length > 0 ? (size_t)*length : 0, mad;
+	ib_user_mad_t header;
+	ssize_t bytes = recv(fd, &header, sizeof(header), MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
+	bool parcel;
 	int err;
 
 	if (bytes < 0 && errno == EAGAIN)
 		return EAGAIN;
-	if (bytes < (ssize_t)sizeof(*umad))
+	if (bytes < (ssize_t)sizeof(header))
 		return bytes < 0 && errno != ECONNRESET ? errno : ENODEV;
-	mad = (size_t)bytes - sizeof(*umad);
+	parcel = bytes == PARCEL_HEAD && header.length > PARCEL_INLINE_MAX;
+	mad = (parcel ? header.length : (size_t)bytes) - sizeof(header);
 	/* The first segment has to have room in any case. */
 	if (room < mad && room < MAD_BLOCK) {
 		*length = (int)mad;
 		return EINVAL;
 	}
-	err = message_read(file, fd, umad, room, (size_t)bytes);
+	err = message_read(file, fd, umad, room, mad, parcel);
 	if (!err || err == ENOSPC)
 		*length = (int)mad;
 	return err;
@@ -288,9 +312,24 @@ int umad_poll(int fd, int timeout_ms)
 /* 0; EAGAIN: there is no room now; ENODEV: it ended. */
 static int message_write(int fd, const ib_user_mad_t *umad, size_t bytes)
 {
-	if (send(fd, umad, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
-		return 0;
-	return errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN ? ENODEV : errno;
+	ib_user_mad_t header = *umad;
+	struct iovec whole = { .iov_base = (void *)(uintptr_t)umad, .iov_len = bytes };
+	struct iovec pieces[2];
+	uint8_t head[PARCEL_HEAD];
+	int err;
+
+	if (bytes > PARCEL_INLINE_MAX) {
+		header.length = (uint32_t)bytes;
+		memcpy(head, umad, sizeof(head));
+		memcpy(head, &header, sizeof(header));
+		pieces[0] = (struct iovec){ .iov_base = head, .iov_len = sizeof(head) };
+		pieces[1] = (struct iovec){ .iov_base = (uint8_t *)(uintptr_t)umad + sizeof(head),
+					    .iov_len = bytes - sizeof(head) };
+		err = parcel_send(fd, pieces, 2);
+	} else {
+		err = parcel_send(fd, &whole, 1);
+	}
+	return err == EPIPE || err == ECONNRESET || err == ENOTCONN ? ENODEV : err;
 }
 
 /* A request is written down before it leaves: its answer may be quicker than we are. */

@@ -354,6 +354,8 @@ static int word_statistics(struct room *room, int count, char **word, FILE *out)
 	NUMBER(agents, refused);
 	NUMBER(agents, unserved);
 	NUMBER(agents, segments);
+	NUMBER(agents, aborted);
+	NUMBER(agents, no_memory);
 	NUMBER(*room, lost_mads);
 #undef NUMBER
 	return 0;

@@ -21,11 +21,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "fabric/rmpp.h"
+#include "ib/parcel.h"
 #include "platform/clock.h"
 
 #define VISITOR_MESSAGES	64u		/* in one turn */
 #define QUEUE_MADS		8192u		/* that a program has not read */
-#define QUEUE_TEXT		(32u << 20)	/* bytes of answers that it has not read */
+#define QUEUE_TEXT		(64u << 20)	/* bytes of answers that it has not read */
 #define MESSAGE_MAX		(sizeof(struct ctl_head) + CTL_BODY_MAX)
 #define PAUSE_US		1000000u
 #define BACKLOG			256
@@ -79,12 +81,12 @@ static void visitor_watch(struct visitor *visitor, bool waits)
 /* 0; EAGAIN: its socket is full. What ended the connection shows when it is read. */
 static int visitor_write(struct visitor *visitor, const struct iovec *iov, int count)
 {
-	struct msghdr message = { .msg_iov = (struct iovec *)(uintptr_t)iov,
-				  .msg_iovlen = (size_t)count };
+	int err = parcel_send(visitor->fd, iov, count);
 
-	if (sendmsg(visitor->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
-		return 0;
-	return errno == EAGAIN || errno == ENOBUFS ? EAGAIN : 0;
+	if (!err || err == EAGAIN || err == ENOBUFS)
+		return err ? EAGAIN : 0;
+	visitor->lost += visitor->file != NULL;
+	return 0;
 }
 
 static void visitor_flush(struct visitor *visitor)
@@ -409,31 +411,46 @@ static void visitor_question(struct visitor *visitor, uint8_t *data, size_t byte
 
 /* ---- turns ---- */
 
+/* A MAD that is refused is lost, as one on a bad cable is; what is too long, too. */
+static void visitor_mad(struct visitor *visitor, const uint8_t *data, size_t bytes, int file)
+{
+	struct agents_file *of = visitor->file;
+	struct agent_header header;
+	uint8_t *message;
+
+	if (file < 0) {
+		agents_write(of, data, bytes, visitor->room->now_us);
+		return;
+	}
+	memset(&header, 0, sizeof(header));
+	memcpy(&header, data, bytes < sizeof(header) ? bytes : sizeof(header));
+	if (header.length <= bytes || header.length > sizeof(header) + RMPP_MESSAGE_MAX)
+		return;
+	message = malloc(header.length);
+	if (message && !parcel_read(file, message, header.length))
+		agents_write(of, message, header.length, visitor->room->now_us);
+	free(message);
+}
+
 /* False: there is nothing more, or it has gone. */
 static bool visitor_read(struct visitor *visitor)
 {
-	uint8_t data[MESSAGE_MAX];
-	struct iovec iov = { .iov_base = data, .iov_len = sizeof(data) };
-	struct msghdr message = { .msg_iov = &iov,
-				  .msg_iovlen = 1 }; /* no room for descriptors: refused */
-	ssize_t got = recvmsg(visitor->fd, &message, MSG_DONTWAIT);
+	static uint8_t data[PARCEL_INLINE_MAX];		/* of the one thread */
+	int file;
+	ssize_t got = parcel_receive(visitor->fd, data, sizeof(data), &file);
 
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
-	if (got <= 0 || (message.msg_flags & MSG_CTRUNC)) {
+	if (got < 0 && errno == EMSGSIZE && visitor->file)
+		return true;
+	if (got <= 0 || (!visitor->file && (file >= 0 || (size_t)got > MESSAGE_MAX)))
 		visitor_leave(visitor);
-		return false;
-	}
-	if (visitor->file)
-		/*
-		 * A MAD that is refused is lost, as one on a bad cable is; what is too long, too.
-		 */
-		agents_write(visitor->file, data, message.msg_flags & MSG_TRUNC ? 0 : (size_t)got,
-			     visitor->room->now_us);
-	else if (message.msg_flags & MSG_TRUNC)
-		visitor_leave(visitor);
+	else if (visitor->file)
+		visitor_mad(visitor, data, (size_t)got, file);
 	else
 		visitor_question(visitor, data, (size_t)got);
+	if (file >= 0)
+		close(file);
 	return !visitor->gone;
 }
 

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Reliable multi-packet transactions (IBTA 13.6): a message of more than a MAD goes in segments, of
+ * which the receiver acknowledges the first, the last, and each end of a window. Pure: MADs in, MADs
+ * out; who sends them, and when time is up, is up to who calls.
+ *
+ *	sender				receiver
+ *	DATA 1 (First)		-->
+ *				<--	ACK 1, window up to 65
+ *	DATA 2 .. 65		-->
+ *				<--	ACK 65, window up to 129
+ *	DATA 66 (Last)		-->
+ *				<--	ACK 66
+ *
+ * A sender without an ACK begins again behind what was acknowledged. A segment that came before is
+ * acknowledged again, one out of its order within the window is kept. Whoever sees what cannot be
+ * right says ABORT, and both end.
+ *
+ * A message is the header of its first MAD, up to the offset of the data, and then the data of all.
+ */
+#ifndef VERBATIM_FABRIC_RMPP_H
+#define VERBATIM_FABRIC_RMPP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/mad.h"
+
+#define RMPP_MESSAGE_MAX	(32u << 20)
+#define RMPP_WINDOW		64u
+
+/* Bytes of a MAD. */
+enum rmpp_place {
+	RMPP_VERSION = 24, RMPP_TYPE = 25, RMPP_FLAGS = 26, RMPP_STATUS = 27, RMPP_SEGMENT = 28,
+	RMPP_LENGTH = 32, RMPP_HEADER_END = 36,
+};
+enum rmpp_type { RMPP_DATA = 1, RMPP_ACK = 2, RMPP_STOP = 3, RMPP_ABORT = 4 };
+enum rmpp_flag { RMPP_ACTIVE = 1, RMPP_FIRST = 2, RMPP_LAST = 4, RMPP_TIMES = 0xf8 };
+
+/* RMPPStatus: 1 goes with STOP, the others with ABORT. */
+enum rmpp_status {
+	RMPP_NO_RESOURCES = 1, RMPP_TOO_LONG = 118, RMPP_BAD_LENGTH = 119, RMPP_BAD_FIRST = 120,
+	RMPP_BAD_TYPE = 121, RMPP_WINDOW_SMALL = 122, RMPP_SEGMENT_BIG = 123, RMPP_BAD_STATUS = 124,
+	RMPP_BAD_VERSION = 125, RMPP_TOO_MANY_RETRIES = 126,
+};
+
+/* What came of a MAD; of the first three *answer has to be sent where it came from. */
+enum rmpp_result {
+	RMPP_ANSWER,		/* an ACK */
+	RMPP_COMPLETE,		/* an ACK, and now the message is whole */
+	RMPP_REFUSE,		/* an ABORT or STOP: it is over */
+	RMPP_NOTHING,
+	RMPP_GO_ON,		/* to a sender: more may be sent */
+	RMPP_SENT,		/* to a sender: all is acknowledged */
+	RMPP_ENDED,		/* the other end aborted or stopped it */
+};
+
+/* Does the MAD say that it is a part of such a transaction? Of classes that have RMPP. */
+static inline bool rmpp_is_active(const uint8_t *mad)
+{
+	return mad[RMPP_FLAGS] & RMPP_ACTIVE;
+}
+
+/* The answer to @mad of the other end of a transaction: an ABORT, or with 1 a STOP. */
+void rmpp_refuse(const uint8_t mad[MAD_BYTES], enum rmpp_status status, uint8_t answer[MAD_BYTES]);
+
+/* ---- sending ---- */
+
+struct rmpp_sender {
+	const uint8_t *message;		/* the caller's, until it is over */
+	size_t bytes;
+	unsigned offset;		/* of the data in a MAD */
+	uint32_t segments, sent, acknowledged, window;
+};
+
+/* @bytes: at least the offset. */
+void rmpp_send_begin(struct rmpp_sender *sender, const uint8_t *message, size_t bytes,
+		     unsigned offset);
+/* The next segment that the window allows. False: an ACK has to come before. */
+bool rmpp_send_next(struct rmpp_sender *sender, uint8_t mad[MAD_BYTES]);
+/* No ACK came in time: from the first segment on that is not acknowledged. */
+void rmpp_send_again(struct rmpp_sender *sender);
+static inline bool rmpp_send_is_over(const struct rmpp_sender *sender)
+{
+	return sender->acknowledged == sender->segments;
+}
+/* An ACK, a STOP or an ABORT. */
+enum rmpp_result rmpp_send_input(struct rmpp_sender *sender, const uint8_t mad[MAD_BYTES],
+				 uint8_t answer[MAD_BYTES]);
+
+/* ---- receiving ---- */
+
+struct rmpp_receiver {
+	uint8_t *message;		/* of `room` bytes; NULL: nothing so far, or it was taken */
+	size_t room;
+	unsigned offset;
+	uint32_t last;			/* the number of the last one; 0: it has not come */
+	uint32_t last_length;		/* its PayloadLength */
+	uint32_t received, window;	/* up to which there is no hole; which may come */
+	uint64_t ahead;			/* those within the window that came before their turn */
+	bool complete;
+};
+
+void rmpp_receive_begin(struct rmpp_receiver *receiver, unsigned offset);
+void rmpp_receive_end(struct rmpp_receiver *receiver);
+/* A DATA. Of a message that is complete, its segments are acknowledged again. */
+enum rmpp_result rmpp_receive_input(struct rmpp_receiver *receiver, const uint8_t mad[MAD_BYTES],
+				    uint8_t answer[MAD_BYTES]);
+/* Of a message that is complete. */
+size_t rmpp_receive_bytes(const struct rmpp_receiver *receiver);
+
+#endif

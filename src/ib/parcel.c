@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Long messages as memory files: parcel.h. */
+#include "ib/parcel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SEALS	(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
+
+union parcel_control {
+	struct cmsghdr head;
+	char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+/* -1 and errno. */
+static int parcel_file(const struct iovec *iov, int count, size_t bytes)
+{
+	int file = memfd_create("verbatim-mad", MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
+	ssize_t written = file < 0 ? -1 : writev(file, iov, count);
+
+	if (written == (ssize_t)bytes && !fcntl(file, F_ADD_SEALS, SEALS))
+		return file;
+	err = written >= 0 && written != (ssize_t)bytes ? ENOSPC : errno;
+	if (file >= 0)
+		close(file);
+	errno = err;
+	return -1;
+}
+
+int parcel_send(int fd, const struct iovec *iov, int count)
+{
+	struct msghdr message = { .msg_iov = (struct iovec *)(uintptr_t)iov,
+				  .msg_iovlen = (size_t)count };
+	union parcel_control control;
+	struct iovec head;
+	size_t bytes = 0;
+	int file = -1, err;
+
+	for (int i = 0; i < count; i++)
+		bytes += iov[i].iov_len;
+	if (bytes > PARCEL_INLINE_MAX) {
+		file = parcel_file(iov, count, bytes);
+		if (file < 0)
+			return errno;
+		head = (struct iovec){ .iov_base = iov[0].iov_base, .iov_len = PARCEL_HEAD };
+		memset(&control, 0, sizeof(control));
+		message = (struct msghdr){ .msg_iov = &head, .msg_iovlen = 1,
+					   .msg_control = control.bytes,
+					   .msg_controllen = sizeof(control.bytes) };
+		control.head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)),
+						 .cmsg_level = SOL_SOCKET,
+						 .cmsg_type = SCM_RIGHTS };
+		memcpy(CMSG_DATA(&control.head), &file, sizeof(file));
+	}
+	err = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;
+	if (file >= 0)
+		close(file);
+	return err;
+}
+
+ssize_t parcel_receive(int fd, void *data, size_t bytes, int *file)
+{
+	struct iovec iov = { .iov_base = data, .iov_len = bytes };
+	union parcel_control control;
+	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes,
+				  .msg_controllen = sizeof(control.bytes) };
+	ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	const struct cmsghdr *head = got < 0 ? NULL : CMSG_FIRSTHDR(&message);
+
+	*file = -1;
+	if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
+	    head->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(file, CMSG_DATA(head), sizeof(*file));
+	if (got >= 0 && (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+		if (*file >= 0)
+			close(*file);
+		*file = -1;
+		errno = EMSGSIZE;
+		return -1;
+	}
+	return got;
+}
+
+int parcel_read(int file, void *data, size_t bytes)
+{
+	int seals = fcntl(file, F_GET_SEALS);
+	struct stat stat;
+
+	if (seals < 0 || (seals & SEALS) != SEALS || fstat(file, &stat) || stat.st_size < 0 ||
+	    (size_t)stat.st_size != bytes)
+		return EBADF;
+	for (size_t at = 0; at < bytes; ) {
+		ssize_t got = pread(file, (char *)data + at, bytes - at, (off_t)at);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return EBADF;
+		at += (size_t)got;
+	}
+	return 0;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Long messages over a socket, and files that are not what they should be. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "ib/parcel.h"
+
+#define LONG	(3u << 20)
+
+static int ends[2];
+
+static int parcel_begin(void **unused)
+{
+	return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends);
+}
+
+static void short_ones_go_as_they_are_and_long_ones_with_a_file(void **unused)
+{
+	uint8_t *out = malloc(LONG), *in = malloc(LONG);
+	struct iovec iov = { .iov_base = out };
+	int file;
+
+	for (unsigned i = 0; i < LONG; i++)
+		out[i] = (uint8_t)(i / 3);
+	iov.iov_len = PARCEL_INLINE_MAX;
+	assert_int_equal(parcel_send(ends[0], &iov, 1), 0);
+	assert_int_equal(parcel_receive(ends[1], in, LONG, &file), PARCEL_INLINE_MAX);
+	assert_int_equal(file, -1);
+	iov.iov_len = LONG;
+	assert_int_equal(parcel_send(ends[0], &iov, 1), 0);
+	assert_int_equal(parcel_receive(ends[1], in, PARCEL_INLINE_MAX, &file), PARCEL_HEAD);
+	assert_memory_equal(in, out, PARCEL_HEAD);
+	assert_true(file >= 0);
+	assert_int_equal(parcel_read(file, in, LONG - 1), EBADF);
+	assert_int_equal(parcel_read(file, in, LONG), 0);
+	assert_memory_equal(in, out, LONG);
+	assert_int_equal(ftruncate(file, 5), -1);
+	close(file);
+	free(in);
+	free(out);
+}
+
+static void no_other_file_is_read(void **unused)
+{
+	char name[] = "/tmp/verbatim-parcel-XXXXXX", data[16];
+	int pipes[2], memory = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int disk = mkstemp(name);
+
+	assert_int_equal(pipe(pipes), 0);
+	assert_int_equal(ftruncate(memory, sizeof(data)), 0);
+	assert_int_equal(ftruncate(disk, sizeof(data)), 0);
+	assert_int_equal(parcel_read(pipes[0], data, sizeof(data)), EBADF);
+	assert_int_equal(parcel_read(disk, data, sizeof(data)), EBADF);
+	assert_int_equal(parcel_read(memory, data, sizeof(data)), EBADF);	/* not sealed */
+	assert_int_equal(fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE |
+			       F_SEAL_SEAL), 0);
+	assert_int_equal(parcel_read(memory, data, sizeof(data)), 0);
+	close(memory);
+	close(disk);
+	unlink(name);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+static void what_does_not_fit_is_refused_with_its_file(void **unused)
+{
+	uint8_t *out = calloc(1, LONG);
+	struct iovec iov = { .iov_base = out, .iov_len = LONG };
+	int file, next = dup(ends[0]);
+
+	close(next);
+	assert_int_equal(parcel_send(ends[0], &iov, 1), 0);
+	errno = 0;
+	assert_int_equal(parcel_receive(ends[1], out, 100, &file), -1);
+	assert_int_equal(errno, EMSGSIZE);
+	assert_int_equal(file, -1);
+	file = dup(ends[0]);
+	assert_int_equal(file, next);		/* nothing was left open */
+	close(file);
+	free(out);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(short_ones_go_as_they_are_and_long_ones_with_a_file),
+		cmocka_unit_test(no_other_file_is_read),
+		cmocka_unit_test(what_does_not_fit_is_refused_with_its_file),
+	};
+
+	return cmocka_run_group_tests(tests, parcel_begin, NULL);
+}

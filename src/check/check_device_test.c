@@ -93,7 +93,9 @@ static void messages_and_features(void **state)
 	assert_silent();
 }
 
-#define PATH(...) ASK(.kind = CHECK_QP, .object = QP, .has_path = true, __VA_ARGS__)
+#define PATH(...)                                                                                  \
+	ASK(.kind = CHECK_QP, .object = QP, .has_path = true, .has_sgid = true, .has_dgid = true,  \
+	    .port = 1, __VA_ARGS__)
 
 static void an_index_that_nobody_looked_for_is_found(void **state)
 {

@@ -57,6 +57,9 @@ static void model_made(struct check_model *model, const struct check_record *rec
 	object->recv_cq = record->recv_cq;
 	object->srq = record->srq;
 	object->channel = record->channel;
+	object->domain = record->domain;
+	object->other = record->other;
+	object->one_thread = record->one_thread;
 	object->entries = record->count;
 	object->type = record->type;
 	object->state = record->state;
@@ -328,6 +331,22 @@ void check_model_take(struct check_model *model, const struct check_record *reco
 		if (object)
 			object->acknowledged += record->count;
 		break;
+	case CHECK_ASYNC:
+		object = check_find(model, record->context);
+		if (object)
+			object->reads_async = true;
+		object = check_find(model, record->object);
+		if (object) {
+			object->async_got++;
+			object->async_thread = record->thread;
+		}
+		break;
+	case CHECK_ASYNC_ACK:
+		object = check_find(model, record->object);
+		if (object)
+			object->async_acknowledged++;
+		break;
+	case CHECK_READ:
 	case CHECK_WAIT:
 	case CHECK_END:
 	case CHECK_WHATS:

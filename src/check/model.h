@@ -25,7 +25,7 @@ struct check_object {
 	uint32_t number, made;	/* made: stack */
 	bool ending;		/* its destruction was tried, and not yet refused */
 	bool told;		/* a leak of it was told, or is none of the program's */
-	uint64_t context, pd, send_cq, recv_cq, srq, channel;
+	uint64_t context, pd, send_cq, recv_cq, srq, channel, domain, other;
 	/* cq */
 	uint32_t entries, due;	/* due: completions that can come, of QPs without an SRQ */
 	bool armed, ever_armed, emptied, emptied_at_arm, polled_since_arm, due_at_arm,
@@ -44,6 +44,11 @@ struct check_object {
 	uint64_t address, bytes;
 	uint32_t rkey, access;
 	uint32_t dest_rd_atomic;	/* qp */
+	bool one_thread, told_threads;
+	/* Asynchronous events of it. */
+	uint32_t async_got, async_acknowledged;
+	uint64_t async_thread;
+	bool reads_async;	/* context: somebody asks for such events */
 };
 
 struct check_finding {
@@ -63,6 +68,8 @@ struct check_model;
 struct check_device {
 	/* An error that waits in a CQ of @qp, other than IBV_WC_WR_FLUSH_ERR. */
 	bool (*has_error)(const struct check_object *qp, uint32_t *status, uint64_t *wr_id);
+	/* The name of an event of a failure of @object, or in a context, that waits; NULL: none. */
+	const char *(*unread_event)(const struct check_object *object);
 };
 
 struct check_model {
@@ -77,7 +84,7 @@ struct check_model {
 	bool strict;	/* it refuses what would not fit */
 	int refusal;	/* of the record at hand: 0, or the errno that the adapter would give */
 	bool has_looked_at_gids;
-	uint64_t own[CHECK_FACTS];	/* limits of our device that the program has seen; 0: not */
+	uint64_t own[CHECK_FACTS];	/* limits of our device that it was told; 0: not */
 	uint64_t registered;		/* bytes of regions */
 };
 

@@ -22,7 +22,15 @@
 	KIND(SRQ, "srq")                                                                           \
 	KIND(QP, "qp")                                                                             \
 	KIND(AH, "ah")                                                                             \
-	KIND(MW, "mw")
+	KIND(MW, "mw")                                                                             \
+	KIND(WQ, "wq")                                                                             \
+	KIND(TABLE, "table of WQs")                                                                \
+	KIND(TD, "thread domain")                                                                  \
+	KIND(DOMAIN, "parent domain")                                                              \
+	KIND(XRCD, "xrcd")                                                                         \
+	KIND(DM, "dm")                                                                             \
+	KIND(FLOW, "flow")                                                                         \
+	KIND(COUNTERS, "counters")
 enum check_kind {
 	CHECK_NOTHING,
 #define CHECK_KIND(kind, name) CHECK_##kind,
@@ -32,22 +40,25 @@ enum check_kind {
 };
 
 enum check_what {
-	CHECK_ASK,	   /* kind: it is about to be made; what it shall have. Also qp: modified */
-	CHECK_LOOK,	   /* kind: what the device has was asked for; limits, or GIDs */
-	CHECK_MADE,	   /* kind, object, number and what it belongs to */
-	CHECK_ENDING,	   /* it is about to be destroyed */
-	CHECK_ENDED,	   /* it was, or not: error */
-	CHECK_STATE,	   /* qp: state */
-	CHECK_POST_SEND,   /* object: qp; one request */
-	CHECK_POST_RECV,   /* object: qp or srq; one request */
-	CHECK_POST_FAILED, /* object: qp or srq; receive; error; its last @count were not */
-	CHECK_POLLED,	   /* object: cq; count: asked for, got */
-	CHECK_COMPLETION,  /* object: cq; number: of the qp; wr_id, status, opcode, receive */
-	CHECK_ARM,	   /* object: cq; count: completions that stand in it */
-	CHECK_WAIT,	   /* object: channel: ibv_get_cq_event() begins */
-	CHECK_EVENT,	   /* object: cq: ibv_get_cq_event() has one */
-	CHECK_ACK,	   /* object: cq; count */
-	CHECK_END,	   /* of the process; error: its exit status */
+	CHECK_ASK,		/* kind: about to be made, or qp: modified; what it shall have */
+	CHECK_LOOK,		/* what the device has was asked for: limits, or else GIDs */
+	CHECK_MADE,		/* kind, object, number and what it belongs to */
+	CHECK_ENDING,		/* it is about to be destroyed */
+	CHECK_ENDED,		/* it was, or not: error */
+	CHECK_STATE,		/* qp: state */
+	CHECK_POST_SEND,	/* object: qp; one request */
+	CHECK_POST_RECV,	/* object: qp or srq; one request */
+	CHECK_POST_FAILED,	/* object: qp or srq; receive; error; its last @count were not */
+	CHECK_POLLED,		/* object: cq; count: asked for, got */
+	CHECK_COMPLETION,	/* object: cq; number: of the qp; wr_id, status, opcode, receive */
+	CHECK_ARM,		/* object: cq; count: completions that stand in it */
+	CHECK_WAIT,		/* object: channel: ibv_get_cq_event() begins */
+	CHECK_EVENT,		/* object: cq: ibv_get_cq_event() has one */
+	CHECK_ACK,		/* object: cq; count */
+	CHECK_ASYNC,		/* context: ibv_get_async_event(); object: it has one of that */
+	CHECK_ASYNC_ACK,	/* object */
+	CHECK_READ,		/* object: cq; wr_id, status: call reads a field of that */
+	CHECK_END,		/* of the process; error: its exit status */
 	CHECK_WHATS
 };
 
@@ -68,6 +79,9 @@ struct check_record {
 	int error;
 	/* What it belongs to, or 0. */
 	uint64_t context, pd, send_cq, recv_cq, srq, channel, ah;
+	uint64_t domain, other;	/* a parent domain; other: one of another kind */
+	bool one_thread;	/* made for one thread at a time */
+	uint64_t inside;	/* another thread that is in a call on the object. 0: none */
 	/* Of a cq: entries; of others: above. */
 	uint32_t count, got;
 	/* Of a qp. */
@@ -77,11 +91,12 @@ struct check_record {
 	bool of_manager;	/* MADE or ENDED by librdmacm, not by the program itself */
 	/* Of a qp that shall be modified: what is set; of an ah: the path. 0: not set. */
 	uint32_t rd_atomic, dest_rd_atomic, mtu;
-	bool has_path, is_global, has_dgid;
+	bool has_path, is_global, has_dgid, has_sgid;	/* sgid: our port has one there */
 	uint32_t port, sgid_index, dlid;
+	bool has_port, needs_grh;	/* port is set; our port is of Ethernet */
 	/* Of CHECK_LOOK: limits of our device by enum check_fact; of GIDs: NULL. */
 	const uint64_t *limits;
-	/* Of an mr that shall be made: bytes that may be locked; UINT64_MAX: as many as it likes. */
+	/* Of an mr that shall be made: bytes that may be locked; UINT64_MAX: any. */
 	uint64_t lockable;
 	/* Of an mr: address is where it begins for SGEs. */
 	uint64_t address, bytes;

@@ -58,3 +58,17 @@ void rule_sge_of_receive(struct check_model *model, const struct check_record *p
 {
 	look_at_sges(model, post, RULE_ACCESS_002);
 }
+
+void rule_atomic_misaligned(struct check_model *model, const struct check_record *post)
+{
+	const struct check_object *qp = check_find(model, post->object);
+	char name[64];
+
+	if (!qp || !(post->remote & 7) ||
+	    (post->opcode != IBV_WR_ATOMIC_CMP_AND_SWP &&
+	     post->opcode != IBV_WR_ATOMIC_FETCH_AND_ADD))
+		return;
+	check_report(model, RULE_ACCESS_004, qp, NULL, 0, NULL,
+		     "%s: an atomic of remote address 0x%llx, which is no multiple of 8",
+		     check_name(qp, name), (unsigned long long)post->remote);
+}

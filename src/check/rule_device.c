@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Rules of the adapter that a program is meant for (--device, profile.h): what it asks for would not
- * fit there. What a program sized by the limits that our device told is left out: on that adapter
- * it would be told others.
+ * Rules of the adapter that a program is meant for (--device, profile.h): what it asks for would
+ * not fit there. What a program sized by the limits that our device told is left out: on that
+ * adapter it would be told others.
  */
 #include <errno.h>
 #include <infiniband/verbs.h>

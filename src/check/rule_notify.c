@@ -94,3 +94,55 @@ void rule_events_overacknowledged(struct check_model *model, const struct check_
 		"%s: %u events are acknowledged, of %u that were taken and not yet acknowledged",
 		check_name(cq, name), ack->count, cq->got - cq->acknowledged);
 }
+
+void rule_async_unacknowledged(struct check_model *model, const struct check_record *ending)
+{
+	const struct check_object *object = check_find(model, ending->object);
+	char name[64];
+
+	if (!object || object->async_got <= object->async_acknowledged ||
+	    object->async_thread != ending->thread)	/* another thread may still do it */
+		return;
+	check_report(model, RULE_EVENTS_004, object, NULL, object->made, "made here",
+		     "%s: of %u asynchronous events %u were acknowledged: %s waits for the others, "
+		     "for ever", check_name(object, name), object->async_got,
+		     object->async_acknowledged, ending->call);
+}
+
+static bool may_have_async_events(const struct check_object *object)
+{
+	return object->kind == CHECK_CONTEXT || object->kind == CHECK_QP ||
+	       object->kind == CHECK_CQ || object->kind == CHECK_SRQ || object->kind == CHECK_WQ;
+}
+
+/* Of a program that asks for none: one that does may be about to read it, in another thread. */
+static void look_for_unread(struct check_model *model, const struct check_object *object)
+{
+	const struct check_object *context =
+		object->kind == CHECK_CONTEXT ? object : check_find(model, object->context);
+	const char *event;
+	char name[64];
+
+	if (!may_have_async_events(object) || !context || context->reads_async)
+		return;
+	event = model->device->unread_event(object);
+	if (event)
+		check_report(model, RULE_EVENTS_003, object, NULL, object->made, "made here",
+			     "%s: '%s' was never read", check_name(object, name), event);
+}
+
+void rule_async_unread(struct check_model *model, const struct check_record *end)
+{
+	const struct check_object *object = check_find(model, end->object);
+
+	if (!model->device || !model->device->unread_event ||
+	    (end->what == CHECK_END && end->error))
+		return;
+	if (end->what == CHECK_ENDING && object)
+		look_for_unread(model, object);
+	if (end->what == CHECK_ENDING)
+		return;
+	for (object = check_next(model, NULL); object; object = check_next(model, object))
+		if (object->kind == CHECK_CONTEXT)
+			look_for_unread(model, object);
+}

@@ -13,7 +13,13 @@ static const char *ended_by(enum check_kind kind)
 		return "deregistered";
 	case CHECK_PD:
 	case CHECK_MW:
+	case CHECK_TD:
+	case CHECK_DOMAIN:
 		return "deallocated";
+	case CHECK_DM:
+		return "freed";
+	case CHECK_XRCD:
+		return "closed";
 	default:
 		return "destroyed";
 	}
@@ -61,8 +67,10 @@ static const struct check_object *user_of_object(const struct check_model *model
 {
 	for (const struct check_object *user = check_next(model, NULL); user;
 	     user = check_next(model, user)) {
-		const uint64_t uses[] = { user->context, user->pd,  user->send_cq,
-					  user->recv_cq, user->srq, user->channel };
+		const uint64_t uses[] = {
+			user->context, user->pd, user->send_cq, user->recv_cq, user->srq,
+			user->channel, user->domain, user->other,
+		};
 
 		for (unsigned i = 0; i < sizeof(uses) / sizeof(*uses); i++)
 			if (uses[i] == of->handle && user != of && !user->ending)

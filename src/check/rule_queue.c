@@ -116,3 +116,16 @@ void rule_no_room_for_grh(struct check_model *model, const struct check_record *
 		     "in front",
 		     check_name(qp, name), (unsigned long long)check_bytes(post), GRH_BYTES);
 }
+
+void rule_read_of_failed(struct check_model *model, const struct check_record *read)
+{
+	const struct check_object *cq = check_find(model, read->object);
+	char name[64];
+
+	if (!cq || read->status == IBV_WC_SUCCESS)
+		return;
+	check_report(model, RULE_WC_002, cq, NULL, 0, NULL,
+		     "%s: %s of a completion with status %u (wr_id %llu), which has none",
+		     check_name(cq, name), read->call, read->status,
+		     (unsigned long long)read->wr_id);
+}

@@ -184,6 +184,28 @@ int hca_get_async_event(struct hca_context *context, struct ibv_async_event *eve
 	}
 }
 
+bool hca_has_async_event(struct hca_context *context, const void *object, uint64_t types,
+			 enum ibv_event_type *type)
+{
+	struct event_queue *queue = context->async;
+	bool found = false;
+	struct list *node;
+
+	lock_acquire(&queue->lock);
+	list_for_each(node, &queue->events) {
+		const struct async_event *event = list_entry(node, struct async_event, node);
+
+		if ((unsigned)event->ibv.event_type > 63 || !(types >> event->ibv.event_type & 1) ||
+		    (object && event->ibv.element.qp != object))
+			continue;
+		*type = event->ibv.event_type;
+		found = true;
+		break;
+	}
+	lock_release(&queue->lock);
+	return found;
+}
+
 void hca_ack_async_event(struct ibv_async_event *event)
 {
 	struct async_object object = async_object(event);

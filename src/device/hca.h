@@ -88,6 +88,10 @@ int hca_async_fd(const struct hca_context *context);
 int hca_command_fd(const struct hca_context *context);
 /* The application may set O_NONBLOCK on the fd: EAGAIN then. */
 int hca_get_async_event(struct hca_context *context, struct ibv_async_event *event);
+/* Is there one that has not been got, of those types (1 << type)? *type: the oldest. @object: of
+ * that QP, CQ, SRQ or WQ; NULL: of any. */
+bool hca_has_async_event(struct hca_context *context, const void *object, uint64_t types,
+			 enum ibv_event_type *type);
 void hca_ack_async_event(struct ibv_async_event *event);
 
 int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *attr);

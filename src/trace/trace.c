@@ -33,7 +33,7 @@
 #include "wire/packet.h"
 #include "wire/psn.h"
 
-#define VARIABLE	"VERBATIM_TRACER"
+#define TRACER_VARIABLE	"VERBATIM_TRACER"
 #define END_TRIES	100u
 #define NAP_NS		200000
 #define NAPS_MAX	50u		/* of one call, ... */
@@ -352,7 +352,7 @@ static void trace_remember(void)
 void trace_connect(void)
 {
 	static _Atomic bool refused;	/* it will not be there for the next device either */
-	const char *path = secure_getenv(VARIABLE);
+	const char *path = secure_getenv(TRACER_VARIABLE);
 	int err, memfd = -1, connection = -1;
 
 	if (log_is_on(LOG_PACKET) || trace_file_is_open()) {

@@ -21,7 +21,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 		return fail(refuse_null("ibv_create_ah", pd ? "attr" : "pd"));
 	err = domain_pd("ibv_create_ah", pd, &domain);
 	if (!err)
-		err = verbs_check_asked_ah(attr);
+		err = verbs_check_asked_ah(pd->context, attr);
 	if (!err)
 		err = hca_create_ah(to_hca(pd->context), domain, attr, &ah);
 	verbs_traced("ibv_create_ah", began_ns, err);

@@ -52,6 +52,8 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ibv, void
 	if (check_is_on())
 		verbs_check_wait(channel);
 	err = hca_get_cq_event(to_comp_channel(channel), &cq);
+	if (check_is_on())
+		check_leave();
 	if (err != EAGAIN)	/* who polls would fill the trace */
 		verbs_traced("ibv_get_cq_event", began_ns, err, .cq = SOME(err ? 0 : cq->number));
 	if (err)

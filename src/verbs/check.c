@@ -55,6 +55,13 @@ static bool has_gid(const struct ibv_ah_attr *attr)
 	return memcmp(&attr->grh.dgid, &none, sizeof(none)) != 0;
 }
 
+static bool has_own_gid(struct ibv_context *context, const struct ibv_ah_attr *attr)
+{
+	struct hca_gid entry;
+
+	return !hca_query_gid(to_hca(context), PORT_NUMBER, attr->grh.sgid_index, &entry);
+}
+
 int verbs_check_modified(const struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	const struct ibv_ah_attr *path = &attr->ah_attr;
@@ -65,14 +72,19 @@ int verbs_check_modified(const struct qp *qp, const struct ibv_qp_attr *attr, in
 				   mask & IBV_QP_MAX_DEST_RD_ATOMIC ? attr->max_dest_rd_atomic : 0,
 			   .mtu = mask & IBV_QP_PATH_MTU ? 128u << attr->path_mtu : 0,
 			   .has_path = mask & IBV_QP_AV, .is_global = path->is_global,
-			   .has_dgid = has_gid(path), .port = path->port_num,
+			   .has_dgid = has_gid(path), .needs_grh = true,
+			   .has_sgid = !(mask & IBV_QP_AV) ||
+				       has_own_gid(qp->ibv.qp_base.context, path),
+			   .has_port = mask & IBV_QP_PORT,
+			   .port = mask & IBV_QP_PORT ? attr->port_num : path->port_num,
 			   .sgid_index = path->grh.sgid_index, .dlid = path->dlid);
 }
 
-int verbs_check_asked_ah(const struct ibv_ah_attr *attr)
+int verbs_check_asked_ah(struct ibv_context *context, const struct ibv_ah_attr *attr)
 {
 	return verbs_asked(.kind = CHECK_AH, .call = "ibv_create_ah", .has_path = true,
 			   .is_global = attr->is_global, .has_dgid = has_gid(attr),
+			   .needs_grh = true, .has_sgid = has_own_gid(context, attr),
 			   .port = attr->port_num, .sgid_index = attr->grh.sgid_index,
 			   .dlid = attr->dlid);
 }
@@ -142,7 +154,8 @@ void verbs_check_mr(const char *call, const struct mr *mr, const struct pd *pd, 
 	});
 }
 
-void verbs_check_qp(const char *call, const struct qp *qp, const struct ibv_qp_init_attr_ex *attr)
+void verbs_check_qp(const char *call, const struct qp *qp, const struct ibv_qp_init_attr_ex *attr,
+		    struct ibv_pd *domain)
 {
 	check_take(&(struct check_record){
 		.what = CHECK_MADE,
@@ -155,6 +168,8 @@ void verbs_check_qp(const char *call, const struct qp *qp, const struct ibv_qp_i
 		.send_cq = CHECK_HANDLE(qp->send_cq),
 		.recv_cq = CHECK_HANDLE(qp->recv_cq),
 		.srq = CHECK_HANDLE(qp->srq),
+		.domain = domain && domain_is_parent(domain) ? CHECK_HANDLE(domain) : 0,
+		.one_thread = domain && domain_is_of_one_thread(domain),
 		.type = attr->qp_type,
 		.state = IBV_QPS_RESET,
 		.max_send_wr = qp->cap.max_send_wr,
@@ -204,12 +219,15 @@ static struct check_record send_record(const char *call, struct ibv_qp *ibv,
 int verbs_check_sends(const char *call, struct ibv_qp *qp, const struct ibv_send_wr *wr,
 		      const void *site, const void *frame)
 {
+	uint64_t other = check_enter(CHECK_HANDLE(qp));
 	int err = 0;
 
 	for (; wr; wr = wr->next) {
 		struct check_record record = send_record(call, qp, wr);
-		int refused = check_take_at(&record, site, frame);
+		int refused;
 
+		record.inside = other;
+		refused = check_take_at(&record, site, frame);
 		err = err ? err : refused;
 	}
 	return err;
@@ -250,6 +268,7 @@ static struct check_record receive_record(const char *call, const void *object, 
 void verbs_check_receives(const char *call, const void *object, uint32_t max_sge,
 			  const struct ibv_recv_wr *wr, const void *site, const void *frame)
 {
+	check_enter(CHECK_HANDLE(object));
 	for (; wr; wr = wr->next) {
 		struct check_record record = receive_record(call, object, max_sge, wr);
 
@@ -286,7 +305,19 @@ void verbs_check_completion(const struct cq *cq, const struct ibv_wc *wc)
 	});
 }
 
-void verbs_check_polled(const struct cq *cq, int count, int got)
+/* What an adapter leaves undefined there: nothing that a program could take for something. */
+void verbs_check_poison(struct ibv_wc *wc)
+{
+	if (wc->status == IBV_WC_SUCCESS)
+		return;
+	wc->opcode = (enum ibv_wc_opcode)0x5a5a5a5a;
+	wc->byte_len = wc->imm_data = wc->src_qp = 0x5a5a5a5a;
+	wc->wc_flags = 0;
+	wc->pkey_index = wc->slid = 0x5a5a;
+	wc->sl = wc->dlid_path_bits = 0x5a;
+}
+
+void verbs_check_polled(const struct cq *cq, int count, int got, uint64_t other)
 {
 	check_take(&(struct check_record){
 		.what = CHECK_POLLED,
@@ -294,7 +325,20 @@ void verbs_check_polled(const struct cq *cq, int count, int got)
 		.object = CHECK_HANDLE(cq),
 		.count = count > 0 ? (uint32_t)count : 0,
 		.got = got > 0 ? (uint32_t)got : 0,
+		.inside = other,
 	});
+}
+
+void verbs_check_read(const char *call, const struct ibv_cq_ex *cq)
+{
+	if (cq->status != IBV_WC_SUCCESS)
+		check_take(&(struct check_record){
+			.what = CHECK_READ,
+			.call = call,
+			.object = CHECK_HANDLE(cq),
+			.wr_id = cq->wr_id,
+			.status = cq->status,
+		});
 }
 
 static uint32_t cq_standing(const struct cq *cq)
@@ -305,12 +349,15 @@ static uint32_t cq_standing(const struct cq *cq)
 
 int verbs_check_arm(const struct cq *cq, bool solicited)
 {
+	uint64_t other = check_enter(CHECK_HANDLE(cq));
+
 	return check_ask(&(struct check_record){
 		.what = CHECK_ARM,
 		.call = "ibv_req_notify_cq",
 		.object = CHECK_HANDLE(cq),
 		.count = cq_standing(cq),
 		.solicited = solicited,
+		.inside = other,
 	});
 }
 
@@ -319,6 +366,7 @@ void verbs_check_wait(const struct ibv_comp_channel *channel)
 	struct pollfd look = { .fd = channel->fd, .events = POLLIN };
 	int flags = fcntl(channel->fd, F_GETFL);
 
+	check_enter(CHECK_HANDLE(channel));
 	check_take(&(struct check_record){
 		.what = CHECK_WAIT,
 		.call = "ibv_get_cq_event",
@@ -356,4 +404,25 @@ static bool qp_has_error(const struct check_object *object, uint32_t *status, ui
 	       (recv_cq && cq_error(recv_cq, object->number, status, wr_id));
 }
 
-const struct check_device verbs_check_device = { .has_error = qp_has_error };
+/* Of a failure. Nothing else tells of it where a QP answers (QP_REQ_ERR, QP_ACCESS_ERR). */
+#define FAILURES                                                                                   \
+	(UINT64_C(1) << IBV_EVENT_CQ_ERR | UINT64_C(1) << IBV_EVENT_QP_FATAL |                     \
+	 UINT64_C(1) << IBV_EVENT_QP_REQ_ERR | UINT64_C(1) << IBV_EVENT_QP_ACCESS_ERR |            \
+	 UINT64_C(1) << IBV_EVENT_DEVICE_FATAL | UINT64_C(1) << IBV_EVENT_SRQ_ERR |                \
+	 UINT64_C(1) << IBV_EVENT_WQ_FATAL)
+
+static const char *unread_event(const struct check_object *object)
+{
+	bool any = object->kind == CHECK_CONTEXT;
+	uint64_t context = any ? object->handle : object->context;
+	enum ibv_event_type type;
+
+	return context && hca_has_async_event(to_hca((struct ibv_context *)(uintptr_t)context),
+					      any ? NULL : (void *)(uintptr_t)object->handle,
+					      FAILURES, &type) ? ibv_event_type_str(type) : NULL;
+}
+
+const struct check_device verbs_check_device = {
+	.has_error = qp_has_error,
+	.unread_event = unread_event,
+};

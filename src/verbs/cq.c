@@ -29,7 +29,10 @@ struct cq *cq_create(struct ibv_context *context, struct ibv_cq_init_attr_ex *at
 	verbs_checked(.what = CHECK_MADE, .kind = CHECK_CQ, .call = "ibv_create_cq",
 		      .object = CHECK_HANDLE(cq), .number = cq->number,
 		      .context = CHECK_HANDLE(context), .channel = CHECK_HANDLE(attr->channel),
-		      .count = (uint32_t)cq->ibv.cqe);
+		      .count = (uint32_t)cq->ibv.cqe,
+		      .domain = allocator ? CHECK_HANDLE(allocator->pd) : 0,
+		      .one_thread = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS &&
+				    attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
 	tsan_before(cq);
 	return cq;
 }

@@ -224,41 +224,67 @@ static void read_tm_info(struct ibv_cq_ex *ibv, struct ibv_wc_tm_info *info)
 
 /* Twins for a program that is checked. */
 
-static int next_poll_checked(struct ibv_cq_ex *ibv)
-{
-	int err = (tsan_is_on() ? next_poll_tsan : next_poll)(ibv);
-
-	if (!err)
-		verbs_check_completion(to_cq_ex(ibv), &to_cq_ex(ibv)->current.wc);
-	verbs_check_polled(to_cq_ex(ibv), 1, !err);
-	return err;
-}
-
-static int start_poll_told(struct ibv_cq_ex *ibv, int err)
+static int poll_told(struct ibv_cq_ex *ibv, int err, uint64_t other)
 {
 	if (!err)
 		verbs_check_completion(to_cq_ex(ibv), &to_cq_ex(ibv)->current.wc);
 	if (!err || err == ENOENT)
-		verbs_check_polled(to_cq_ex(ibv), 1, !err);
+		verbs_check_polled(to_cq_ex(ibv), 1, !err, other);
+	check_leave();
 	return err;
+}
+
+static int next_poll_checked(struct ibv_cq_ex *ibv)
+{
+	uint64_t other = check_enter(CHECK_HANDLE(ibv));
+
+	return poll_told(ibv, (tsan_is_on() ? next_poll_tsan : next_poll)(ibv), other);
 }
 
 static int start_poll_checked(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 	TRY_ACQUIRES(0, to_cq_ex(ibv)->poll_lock)
 {
-	return start_poll_told(ibv, (tsan_is_on() ? start_poll_tsan : start_poll)(ibv, attr));
+	uint64_t other = check_enter(CHECK_HANDLE(ibv));
+
+	return poll_told(ibv, (tsan_is_on() ? start_poll_tsan : start_poll)(ibv, attr), other);
 }
 
 static int start_poll_alone_checked(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 {
-	return start_poll_told(
-		ibv, (tsan_is_on() ? start_poll_alone_tsan : start_poll_alone)(ibv, attr));
+	uint64_t other = check_enter(CHECK_HANDLE(ibv));
+
+	return poll_told(ibv, (tsan_is_on() ? start_poll_alone_tsan : start_poll_alone)(ibv, attr),
+			 other);
 }
+
+/* A field that a completion with an error does not have. */
+#define READ_CHECKED(type, name)                                                                   \
+	static type read_##name##_checked(struct ibv_cq_ex *ibv)                                   \
+	{                                                                                          \
+		verbs_check_read("ibv_wc_read_" #name, ibv);                                       \
+		return read_##name(ibv);                                                           \
+	}
+READ_CHECKED(enum ibv_wc_opcode, opcode)
+READ_CHECKED(uint32_t, byte_len)
+READ_CHECKED(__be32, imm_data)
+READ_CHECKED(uint32_t, src_qp)
+READ_CHECKED(unsigned, wc_flags)
+READ_CHECKED(uint32_t, slid)
+READ_CHECKED(uint8_t, sl)
+READ_CHECKED(uint8_t, dlid_path_bits)
 
 static void cq_ex_watch(struct ibv_cq_ex *ibv, bool single_threaded)
 {
 	ibv->start_poll = single_threaded ? start_poll_alone_checked : start_poll_checked;
 	ibv->next_poll = next_poll_checked;
+	ibv->read_opcode = read_opcode_checked;
+	ibv->read_byte_len = read_byte_len_checked;
+	ibv->read_imm_data = read_imm_data_checked;
+	ibv->read_src_qp = read_src_qp_checked;
+	ibv->read_wc_flags = read_wc_flags_checked;
+	ibv->read_slid = read_slid_checked;
+	ibv->read_sl = read_sl_checked;
+	ibv->read_dlid_path_bits = read_dlid_path_bits_checked;
 }
 
 static void cq_ex_fill(struct ibv_cq_ex *ibv, bool single_threaded)
@@ -270,8 +296,6 @@ static void cq_ex_fill(struct ibv_cq_ex *ibv, bool single_threaded)
 		ibv->start_poll = single_threaded ? start_poll_alone_tsan : start_poll_tsan;
 		ibv->next_poll = next_poll_tsan;
 	}
-	if (check_is_on())
-		cq_ex_watch(ibv, single_threaded);
 	ibv->read_opcode = read_opcode;
 	ibv->read_vendor_err = read_vendor_err;
 	ibv->read_byte_len = read_byte_len;
@@ -287,6 +311,8 @@ static void cq_ex_fill(struct ibv_cq_ex *ibv, bool single_threaded)
 	ibv->read_cvlan = read_cvlan;
 	ibv->read_flow_tag = read_flow_tag;
 	ibv->read_tm_info = read_tm_info;
+	if (check_is_on())
+		cq_ex_watch(ibv, single_threaded);
 }
 
 static int cq_ex_check(const struct ibv_cq_init_attr_ex *attr)

@@ -32,6 +32,7 @@ struct ibv_dm *dm_alloc_verb(struct ibv_context *context, struct ibv_alloc_dm_at
 	err = hca_alloc_dm(to_hca(context), attr, &dm);
 	if (err)
 		return fail(err);
+	verbs_checked_made(DM, "ibv_alloc_dm", dm, .context = CHECK_HANDLE(context));
 	return dm_finish(context, dm);
 }
 
@@ -60,10 +61,14 @@ void ibv_unimport_dm(struct ibv_dm *dm)
 int dm_free_verb(struct ibv_dm *dm)
 {
 	CALL();
+	int err;
 
 	if (!dm)
 		return refuse_null("ibv_free_dm", "dm");
-	return hca_free_dm(to_hca(dm->context), to_dm(dm));
+	verbs_checked_ending(DM, "ibv_free_dm", dm);
+	err = hca_free_dm(to_hca(dm->context), to_dm(dm));
+	verbs_checked_ended(DM, "ibv_free_dm", dm, err);
+	return err;
 }
 
 struct ibv_mr *dm_reg_mr_verb(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length,

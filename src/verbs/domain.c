@@ -10,6 +10,7 @@
  */
 #include <stdlib.h>
 
+#include "verbs/check.h"
 #include "verbs/verbs.h"
 
 struct td {
@@ -56,6 +57,7 @@ struct ibv_td *td_alloc(struct ibv_context *context, struct ibv_td_init_attr *at
 		return fail(ENOMEM);
 	td->ibv.context = context;
 	domain_list(to_context(context), &to_context(context)->thread_domains, &td->node);
+	verbs_checked_made(TD, "ibv_alloc_td", td, .context = CHECK_HANDLE(context));
 	return &td->ibv;
 }
 
@@ -66,11 +68,14 @@ int td_dealloc(struct ibv_td *ibv)
 
 	if (!ibv)
 		return refuse_null("ibv_dealloc_td", "td");
+	verbs_checked_ending(TD, "ibv_dealloc_td", td);
 	if (atomic_load(&td->users)) {
+		verbs_checked_ended(TD, "ibv_dealloc_td", td, EBUSY);
 		explain_refused("ibv_dealloc_td", EBUSY,
 				"ibv_dealloc_td: a parent domain uses the td: deallocate that first");
 		return EBUSY;
 	}
+	verbs_checked_ended(TD, "ibv_dealloc_td", td, 0);
 	domain_unlist(to_context(ibv->context), &td->node);
 	free(td);
 	return 0;
@@ -124,6 +129,9 @@ struct ibv_pd *parent_domain_alloc(struct ibv_context *context,
 	if (domain->td)
 		atomic_fetch_add(&domain->td->users, 1);
 	domain_list(to_context(context), &to_context(context)->parent_domains, &domain->base.handle.node);
+	verbs_checked_made(DOMAIN, "ibv_alloc_parent_domain", domain,
+			   .context = CHECK_HANDLE(context), .pd = CHECK_HANDLE(pd),
+			   .other = CHECK_HANDLE(domain->td));
 	return &domain->base.ibv;
 }
 

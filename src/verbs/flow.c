@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Flow steering and its counters: ibv_create_flow(3), ibv_create_counters(3),
  * ibv_attach_counters_point_flow(3). */
+#include "verbs/check.h"
 #include "verbs/verbs.h"
 
 struct ibv_flow *flow_create_verb(struct ibv_qp *qp, struct ibv_flow_attr *attr)
@@ -15,16 +16,22 @@ struct ibv_flow *flow_create_verb(struct ibv_qp *qp, struct ibv_flow_attr *attr)
 	if (err)
 		return fail(err);
 	flow->ibv.context = qp->context;
+	verbs_checked_made(FLOW, "ibv_create_flow", flow, .context = CHECK_HANDLE(qp->context),
+			   .other = CHECK_HANDLE(qp));
 	return &flow->ibv;
 }
 
 int flow_destroy_verb(struct ibv_flow *flow)
 {
 	CALL();
+	int err;
 
 	if (!flow)
 		return refuse_null("ibv_destroy_flow", "flow_id");
-	return hca_destroy_flow(to_hca(flow->context), (struct steered_flow *)flow);
+	verbs_checked_ending(FLOW, "ibv_destroy_flow", flow);
+	err = hca_destroy_flow(to_hca(flow->context), (struct steered_flow *)flow);
+	verbs_checked_ended(FLOW, "ibv_destroy_flow", flow, err);
+	return err;
 }
 
 struct ibv_counters *counters_create_verb(struct ibv_context *context, struct ibv_counters_init_attr *attr)
@@ -43,16 +50,22 @@ struct ibv_counters *counters_create_verb(struct ibv_context *context, struct ib
 	if (err)
 		return fail(err);
 	counters->ibv.context = context;
+	verbs_checked_made(COUNTERS, "ibv_create_counters", counters,
+			   .context = CHECK_HANDLE(context));
 	return &counters->ibv;
 }
 
 int counters_destroy_verb(struct ibv_counters *counters)
 {
 	CALL();
+	int err;
 
 	if (!counters)
 		return refuse_null("ibv_destroy_counters", "counters");
-	return hca_destroy_counters(to_hca(counters->context), to_counters(counters));
+	verbs_checked_ending(COUNTERS, "ibv_destroy_counters", counters);
+	err = hca_destroy_counters(to_hca(counters->context), to_counters(counters));
+	verbs_checked_ended(COUNTERS, "ibv_destroy_counters", counters, err);
+	return err;
 }
 
 /* Whichever flow is named: what a counters object counts is what all its flows

@@ -18,14 +18,20 @@ struct ibv_mw *mw_alloc_verb(struct ibv_pd *pd, enum ibv_mw_type type)
 	if (err)
 		return fail(err);
 	mw->ibv.context = pd->context;
+	verbs_checked_made(MW, "ibv_alloc_mw", mw, .context = CHECK_HANDLE(pd->context),
+			   .pd = CHECK_HANDLE(domain), .number = mw->ibv.rkey);
 	return &mw->ibv;
 }
 
 int mw_dealloc_verb(struct ibv_mw *mw)
 {
 	CALL();
+	int err;
 
-	return hca_dealloc_mw(to_hca(mw->context), to_mw(mw));
+	verbs_checked_ending(MW, "ibv_dealloc_mw", mw);
+	err = hca_dealloc_mw(to_hca(mw->context), to_mw(mw));
+	verbs_checked_ended(MW, "ibv_dealloc_mw", mw, err);
+	return err;
 }
 
 int mw_bind_verb(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)

@@ -16,6 +16,7 @@ static struct qp *qp_create(struct ibv_context *context, struct ibv_qp_init_attr
 {
 	struct ring_allocator *allocator = domain_allocator(attr->pd);
 	uint64_t began_ns = tracepoint_began_ns();
+	struct ibv_pd *given = attr->pd;
 	struct pd *pd;
 	char names[TRACE_NAMES_MAX];
 	struct qp *qp;
@@ -38,7 +39,7 @@ static struct qp *qp_create(struct ibv_context *context, struct ibv_qp_init_attr
 	qp->ibv.qp_base.context = context;
 	qp->ibv.qp_base.qp_context = attr->qp_context;
 	if (check_is_on())
-		verbs_check_qp("ibv_create_qp", qp, attr);
+		verbs_check_qp("ibv_create_qp", qp, attr, given);
 	return qp;
 }
 

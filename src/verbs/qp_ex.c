@@ -429,6 +429,8 @@ static void wr_told_behind(struct ibv_qp_ex *ibv, uint64_t began_ns, int err)
 
 	if (err && check_is_on())
 		verbs_check_sends_failed("ibv_wr_complete", &ibv->qp_base, wr, err);
+	if (check_is_on())
+		check_leave();
 	if (trace_wants(TRACE_CALLS))
 		verbs_trace_sends("ibv_wr_complete", &ibv->qp_base, wr, NULL, began_ns, err);
 }

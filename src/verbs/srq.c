@@ -8,6 +8,7 @@ static struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr_ex
 {
 	uint64_t began_ns = tracepoint_began_ns();
 	struct ring_allocator *allocator = domain_allocator(pd);
+	struct ibv_pd *parent = domain_is_parent(pd) ? pd : NULL;
 	struct pd *domain;
 	struct srq *srq;
 	int err;
@@ -31,7 +32,8 @@ static struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr_ex
 	srq->ibv.pd = attr->pd;
 	verbs_checked(.what = CHECK_MADE, .kind = CHECK_SRQ, .call = "ibv_create_srq",
 		      .object = CHECK_HANDLE(srq), .context = CHECK_HANDLE(pd->context),
-		      .pd = CHECK_HANDLE(domain), .max_recv_sge = attr->attr.max_sge);
+		      .pd = CHECK_HANDLE(domain), .domain = CHECK_HANDLE(parent),
+		      .max_recv_sge = attr->attr.max_sge);
 	return &srq->ibv;
 }
 

@@ -22,6 +22,8 @@ static int post_send_traced(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ib
 	err = err ? verb_result(err) : verbs_data()->post_send(qp, wr, bad);
 	if (err && check_is_on())
 		verbs_check_sends_failed("ibv_post_send", qp, *bad, err);
+	if (check_is_on())
+		check_leave();
 	if (trace_wants(TRACE_CALLS))
 		verbs_trace_sends("ibv_post_send", qp, wr, err ? *bad : NULL, began_ns, err);
 	trace_throttle();
@@ -40,6 +42,8 @@ static int post_recv_traced(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ib
 	err = verbs_data()->post_recv(qp, wr, bad);
 	if (err && check_is_on())
 		verbs_check_receives_failed("ibv_post_recv", qp, *bad, err);
+	if (check_is_on())
+		check_leave();
 	if (trace_wants(TRACE_CALLS))
 		verbs_trace_receives("ibv_post_recv", to_qp(qp)->number, wr, err ? *bad : NULL, began_ns, err);
 	trace_throttle();
@@ -58,6 +62,8 @@ static int post_srq_recv_traced(struct ibv_srq *srq, struct ibv_recv_wr *wr, str
 	err = verbs_data()->post_srq_recv(srq, wr, bad);
 	if (err && check_is_on())
 		verbs_check_receives_failed("ibv_post_srq_recv", srq, *bad, err);
+	if (check_is_on())
+		check_leave();
 	if (trace_wants(TRACE_CALLS))
 		verbs_trace_receives("ibv_post_srq_recv", 0, wr, err ? *bad : NULL, began_ns, err);
 	trace_throttle();
@@ -67,14 +73,19 @@ static int post_srq_recv_traced(struct ibv_srq *srq, struct ibv_recv_wr *wr, str
 static int poll_cq_traced(struct ibv_cq *cq, int count, struct ibv_wc *wc)
 {
 	CALL();
+	uint64_t other = check_is_on() ? check_enter(CHECK_HANDLE(cq)) : 0;
 	int got = verbs_data()->poll_cq(cq, count, wc);
 
 	for (int i = 0; i < got && trace_wants(TRACE_COMPLETIONS); i++)
 		verbs_trace_completion(to_cq(cq), &wc[i]);
 	for (int i = 0; i < got && check_is_on(); i++)
 		verbs_check_completion(to_cq(cq), &wc[i]);
-	if (check_is_on())
-		verbs_check_polled(to_cq(cq), count, got);
+	if (check_is_on()) {
+		verbs_check_polled(to_cq(cq), count, got, other);
+		check_leave();
+	}
+	for (int i = 0; i < got && check_is_on(); i++)
+		verbs_check_poison(&wc[i]);
 	trace_throttle();
 	return got;
 }
@@ -88,6 +99,8 @@ static int req_notify_traced(struct ibv_cq *cq, int solicited_only)
 	if (check_is_on())
 		err = verbs_check_arm(to_cq(cq), solicited_only);
 	err = err ? verb_result(err) : verbs_data()->req_notify_cq(cq, solicited_only);
+	if (check_is_on())
+		check_leave();
 	verbs_traced("ibv_req_notify_cq", began_ns, err, .cq = SOME(to_cq(cq)->number));
 	return err;
 }

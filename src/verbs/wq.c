@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Work queues: ibv_create_wq(3), ibv_modify_wq(3), ibv_post_wq_recv(3), ibv_create_rwq_ind_table(3). */
+#include "verbs/check.h"
 #include "verbs/verbs.h"
 
 static int wq_post_verb(struct ibv_wq *wq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
@@ -37,6 +38,8 @@ struct ibv_wq *wq_create_verb(struct ibv_context *context, struct ibv_wq_init_at
 	wq->ibv.post_recv = tsan_is_on() ? wq_post_recv_tsan : wq_post_verb;
 	attr->max_wr = full.max_wr;
 	attr->max_sge = full.max_sge;
+	verbs_checked_made(WQ, "ibv_create_wq", wq, .context = CHECK_HANDLE(context),
+			   .pd = CHECK_HANDLE(pd), .recv_cq = CHECK_HANDLE(attr->cq));
 	return &wq->ibv;
 }
 
@@ -56,11 +59,15 @@ int wq_modify_verb(struct ibv_wq *wq, struct ibv_wq_attr *attr)
 int wq_destroy_verb(struct ibv_wq *wq)
 {
 	CALL();
+	int err;
 
 	if (!wq)
 		return refuse_null("ibv_destroy_wq", "wq");
 	tsan_emptied(&to_wq(wq)->queue.slots);
-	return hca_destroy_wq(to_hca(wq->context), to_wq(wq));
+	verbs_checked_ending(WQ, "ibv_destroy_wq", wq);
+	err = hca_destroy_wq(to_hca(wq->context), to_wq(wq));
+	verbs_checked_ended(WQ, "ibv_destroy_wq", wq, err);
+	return err;
 }
 
 struct ibv_rwq_ind_table *rwq_table_create_verb(struct ibv_context *context,
@@ -76,14 +83,20 @@ struct ibv_rwq_ind_table *rwq_table_create_verb(struct ibv_context *context,
 	if (err)
 		return fail(err);
 	table->ibv.context = context;
+	verbs_checked_made(TABLE, "ibv_create_rwq_ind_table", table,
+			   .context = CHECK_HANDLE(context), .other = CHECK_HANDLE(attr->ind_tbl[0]));
 	return &table->ibv;
 }
 
 int rwq_table_destroy_verb(struct ibv_rwq_ind_table *table)
 {
 	CALL();
+	int err;
 
 	if (!table)
 		return refuse_null("ibv_destroy_rwq_ind_table", "rwq_ind_table");
-	return hca_destroy_rwq_table(to_hca(table->context), to_rwq_table(table));
+	verbs_checked_ending(TABLE, "ibv_destroy_rwq_ind_table", table);
+	err = hca_destroy_rwq_table(to_hca(table->context), to_rwq_table(table));
+	verbs_checked_ended(TABLE, "ibv_destroy_rwq_ind_table", table, err);
+	return err;
 }

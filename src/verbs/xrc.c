@@ -3,6 +3,7 @@
  * XRC: domains (ibv_open_xrcd(3)), the numbers of SRQs that requests name (ibv_get_srq_num(3)), and
  * XRC_RECV QPs that several parts of a program share (ibv_open_qp(3)).
  */
+#include "verbs/check.h"
 #include "verbs/verbs.h"
 
 struct ibv_xrcd *xrcd_open_verb(struct ibv_context *context, struct ibv_xrcd_init_attr *attr)
@@ -24,16 +25,21 @@ struct ibv_xrcd *xrcd_open_verb(struct ibv_context *context, struct ibv_xrcd_ini
 	if (err)
 		return fail(err);
 	xrcd->ibv.context = context;
+	verbs_checked_made(XRCD, "ibv_open_xrcd", xrcd, .context = CHECK_HANDLE(context));
 	return &xrcd->ibv;
 }
 
 int xrcd_close_verb(struct ibv_xrcd *xrcd)
 {
 	CALL();
+	int err;
 
 	if (!xrcd)
 		return refuse_null("ibv_close_xrcd", "xrcd");
-	return hca_close_xrcd(to_hca(xrcd->context), to_xrcd(xrcd));
+	verbs_checked_ending(XRCD, "ibv_close_xrcd", xrcd);
+	err = hca_close_xrcd(to_hca(xrcd->context), to_xrcd(xrcd));
+	verbs_checked_ended(XRCD, "ibv_close_xrcd", xrcd, err);
+	return err;
 }
 
 int srq_number_verb(struct ibv_srq *srq, uint32_t *number)

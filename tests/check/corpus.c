@@ -8,17 +8,15 @@
  *
  * The reports are public; no code of theirs is here, only what was wrong.
  */
-#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "corpus.h"
 #include "pair.h"
 
-static bool wrong;	/* which of the two */
+bool wrong;	/* which of the two */
 
 /* ---- notification ---- */
 
@@ -290,13 +288,14 @@ static void polled_too_late(void)
 		struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
 
 		must(!ibv_modify_qp(pair->sender, &attr, IBV_QP_STATE), "RESET");
+		read_async_events(pair);
 	}
 	pair_close(pair);
 }
 
 /* ---- completions ---- */
 
-static void write_to(struct pair *pair, uint64_t address, uint32_t rkey)
+void write_to(struct pair *pair, uint64_t address, uint32_t rkey)
 {
 	struct ibv_sge sge = { (uintptr_t)pair->buffer, 8, pair->mr->lkey };
 	struct ibv_send_wr wr = {.wr_id = 11,
@@ -315,6 +314,7 @@ static void error_unseen(void)
 
 	write_to(pair, (uintptr_t)pair->buffer + (wrong ? BYTES : 0), pair->mr->rkey);
 	rest();
+	read_async_events(pair);
 	if (!wrong)
 		take(pair->send_cq, 1);
 	pair_close(pair);
@@ -425,6 +425,7 @@ static void wrong_rkey(void)
 
 	write_to(pair, (uintptr_t)pair->buffer, pair->mr->rkey ^ (wrong ? 0x100 : 0));
 	take_one(pair->send_cq);
+	read_async_events(pair);
 	pair_close(pair);
 }
 
@@ -438,6 +439,7 @@ static void write_without_the_right(void)
 
 	write_to(pair, (uintptr_t)other, mr->rkey);
 	take_one(pair->send_cq);
+	read_async_events(pair);
 	must(!ibv_dereg_mr(mr), "ibv_dereg_mr");
 	pair_close(pair);
 }
@@ -560,68 +562,6 @@ static void device_first(void)
 		pair_close(pair);
 }
 
-/* ---- adapters: each fits Verbatim's own ---- */
-
-static void more_inline(void)
-{
-	pair_close(pair_open((struct pair_options){ .inline_bytes = wrong ? 256 : 96 }));
-}
-
-static void more_reads(void)
-{
-	pair_close(pair_open((struct pair_options){ .rd_atomic = wrong ? 32 : 16, .looks = true }));
-}
-
-static void long_message(void)
-{
-	struct pair *pair = pair_open((struct pair_options){ .looks = true });
-	const uint32_t most = 8 << 20;
-	char *memory = calloc(2, most);
-	struct ibv_mr *mr = ibv_reg_mr(pair->pd, memory, 2 * (size_t)most,
-				       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	struct ibv_sge sge = { (uintptr_t)memory, wrong ? most + 1 : most, 0 };
-	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE },
-			   *bad;
-
-	must(memory && mr, "ibv_reg_mr");
-	sge.lkey = mr->lkey;
-	wr.wr.rdma.remote_addr = (uintptr_t)memory;
-	wr.wr.rdma.rkey = mr->rkey;
-	must(!ibv_post_send(pair->sender, &wr, &bad), "ibv_post_send");
-	take(pair->send_cq, 1);
-	must(!ibv_dereg_mr(mr), "ibv_dereg_mr");
-	free(memory);
-	pair_close(pair);
-}
-
-static void datagrams_of_iwarp(void)
-{
-	pair_close(pair_open((struct pair_options){ .type = wrong ? IBV_QPT_UD : IBV_QPT_RC }));
-}
-
-static void index_of_gid(void)
-{
-	pair_close(pair_open((struct pair_options){ .looks = !wrong }));
-}
-
-/* An ordinary user's: root may lock all. */
-static void memory_unlocked(void)
-{
-	const struct rlimit limit = { 65536, 65536 };
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct none[2] = { 0 };
-	static char memory[1 << 20];
-	struct ibv_mr *mr;
-	struct pair *pair;
-
-	must(!setrlimit(RLIMIT_MEMLOCK, &limit), "setrlimit");
-	pair = pair_open((struct pair_options){ 0 });
-	must(!syscall(SYS_capset, &header, none), "capset");
-	mr = ibv_reg_mr(pair->pd, memory, wrong ? sizeof(memory) : 4096, 0);
-	must(mr && !ibv_dereg_mr(mr), "ibv_reg_mr");
-	pair_close(pair);
-}
-
 static const struct program {
 	const char *name;
 	void (*run)(void);
@@ -659,6 +599,21 @@ static const struct program {
 	{ "cq_before_qp", cq_before_qp, "RV-OBJECTS-002", "perftest#77" },
 	{ "pd_before_region", pd_before_region, "RV-OBJECTS-002", "perftest#77" },
 	{ "device_first", device_first, "RV-OBJECTS-003", "perftest#77" },
+	{ "path_without_grh", path_without_grh, "RV-ADDRESS-001", "ucx#3919" },
+	{ "index_without_gid", index_without_gid, "RV-ADDRESS-002", "-" },
+	{ "port_from_zero", port_from_zero, "RV-ADDRESS-002", "-" },
+	{ "peer_without_gid", peer_without_gid, "RV-ADDRESS-003", "-" },
+	{ "counter_misaligned", counter_misaligned, "RV-ACCESS-004", "-" },
+	{ "event_unread", event_unread, "RV-EVENTS-003", "-", "--suppress refused" },
+	{ "event_kept", event_kept, "RV-EVENTS-004", "-", "--suppress refused" },
+	{ "opcode_of_failed", opcode_of_failed, "RV-WC-002",
+	  "tensorpipe#416, libfabric#7365, phoenix#25" },
+	{ "channel_under_wait", channel_under_wait, "RV-THREADS-001", "-" },
+	{ "one_thread_cq", one_thread_cq, "RV-THREADS-002", "-" },
+	{ "window_left", window_left, "RV-OBJECTS-001", "-" },
+	{ "thread_domain_first", thread_domain_first, "RV-OBJECTS-002", "-" },
+	{ "path_without_lid", path_without_lid, "RV-DEVICE-005", "pegaflow#230, sideway#104",
+	  "--device ib" },
 	{ "more_inline", more_inline, "RV-DEVICE-001", "perftest#110", "--device bnxt" },
 	{ "more_reads", more_reads, "RV-DEVICE-002", "perftest#114, Mooncake#3977", "--device connectx-5" },
 	{ "long_message", long_message, "RV-DEVICE-003", "-", "--device rxe" },

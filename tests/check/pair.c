@@ -2,6 +2,7 @@
 /* Two connected queue pairs (pair.h). */
 #include "pair.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/time.h>
@@ -36,14 +37,16 @@ static struct ibv_qp *make_qp(struct pair *pair, const struct pair_options *opti
 }
 
 static void connect_qp(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gid,
-		       uint8_t rd_atomic)
+		       const struct pair_options *options)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = 1,
 		.qkey = 0x1234,
-		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+				   (options->atomics ? IBV_ACCESS_REMOTE_ATOMIC : 0),
 	};
+	const uint8_t rd_atomic = options->rd_atomic ? options->rd_atomic : 1;
 	bool ud = qp->qp_type == IBV_QPT_UD;
 
 	must(!ibv_modify_qp(qp, &attr,
@@ -56,9 +59,8 @@ static void connect_qp(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gi
 		.dest_qp_num = peer,
 		.max_dest_rd_atomic = rd_atomic,
 		.min_rnr_timer = 12,
-		.ah_attr = { .is_global = 1,
-			     .port_num = 1,
-			     .grh = { .dgid = *gid, .hop_limit = 1 }, },
+		.ah_attr = { .is_global = 1, .port_num = 1, .dlid = options->lid,
+			     .grh = { .dgid = *gid, .hop_limit = 1 } },
 	};
 	must(!ibv_modify_qp(qp, &attr,
 			    IBV_QP_STATE |
@@ -87,7 +89,6 @@ struct pair *pair_open(struct pair_options options)
 	struct pair *pair = calloc(1, sizeof(*pair));
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	int entries = options.entries ? options.entries : 32;
-	uint8_t rd_atomic = options.rd_atomic ? options.rd_atomic : 1;
 	struct ibv_gid_entry entry;
 	union ibv_gid gid;
 
@@ -106,12 +107,13 @@ struct pair *pair_open(struct pair_options options)
 	pair->recv_cq = ibv_create_cq(pair->context, entries, NULL, pair->channel, 0);
 	must(pair->send_cq && pair->recv_cq, "ibv_create_cq");
 	pair->mr = ibv_reg_mr(pair->pd, pair->buffer, BYTES,
-			      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+			      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				      (options.atomics ? IBV_ACCESS_REMOTE_ATOMIC : 0));
 	must(pair->mr != NULL, "ibv_reg_mr");
 	pair->sender = make_qp(pair, &options, pair->send_cq);
 	pair->receiver = make_qp(pair, &options, pair->recv_cq);
-	connect_qp(pair->sender, pair->receiver->qp_num, &gid, rd_atomic);
-	connect_qp(pair->receiver, pair->sender->qp_num, &gid, rd_atomic);
+	connect_qp(pair->sender, pair->receiver->qp_num, &gid, &options);
+	connect_qp(pair->receiver, pair->sender->qp_num, &gid, &options);
 	return pair;
 }
 
@@ -153,6 +155,15 @@ void send_some(struct pair *pair, uint64_t wr_id, uint32_t bytes, unsigned flags
 			   *bad;
 
 	must(!ibv_post_send(pair->sender, &wr, &bad), "ibv_post_send");
+}
+
+void read_async_events(struct pair *pair)
+{
+	struct ibv_async_event event;
+
+	must(!fcntl(pair->context->async_fd, F_SETFL, O_NONBLOCK), "fcntl");
+	while (!ibv_get_async_event(pair->context, &event))
+		ibv_ack_async_event(&event);
 }
 
 void receive_some(struct pair *pair, uint64_t wr_id, uint32_t bytes)

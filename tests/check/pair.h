@@ -27,6 +27,8 @@ struct pair_options {
 	uint32_t inline_bytes;	/* 0: 64 */
 	uint8_t rd_atomic;	/* 0: 1 */
 	bool looks;		/* at the table of GIDs, as programs should */
+	uint16_t lid;		/* of the peer; 0: none */
+	bool atomics;		/* may be done to the receiver */
 };
 
 /* Each ends the program with status 3 if it fails: that is the device's, and no test. */
@@ -36,6 +38,7 @@ void pair_close(struct pair *pair);
 void must(bool good, const char *what);
 struct ibv_ah *pair_ah(struct pair *pair);
 void send_some(struct pair *pair, uint64_t wr_id, uint32_t bytes, unsigned flags);
+void read_async_events(struct pair *pair);	/* all that are there, and acknowledges them */
 void receive_some(struct pair *pair, uint64_t wr_id, uint32_t bytes);
 /* Polls until @count completions came, which are good; at most two seconds. */
 void take(struct ibv_cq *cq, int count);

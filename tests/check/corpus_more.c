@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* More wrong programs and their twins (corpus.c): of paths, events, threads, and adapters. */
+#include <linux/capability.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "corpus.h"
+
+/* ---- paths ---- */
+
+/* An address handle, which there is or is not. */
+static void path_by(struct pair *pair, struct ibv_ah_attr attr, bool has_gid)
+{
+	struct ibv_ah *ah;
+
+	attr.grh.hop_limit = 1;
+	if (has_gid)
+		must(!ibv_query_gid(pair->context, 1, 0, &attr.grh.dgid), "ibv_query_gid");
+	ah = ibv_create_ah(pair->pd, &attr);
+	if (ah)
+		must(!ibv_destroy_ah(ah), "ibv_destroy_ah");
+	pair_close(pair);
+}
+
+void path_without_grh(void)
+{
+	path_by(pair_open((struct pair_options){ .type = IBV_QPT_UD }),
+		(struct ibv_ah_attr){ .is_global = !wrong, .dlid = 1, .port_num = 1 }, true);
+}
+
+void index_without_gid(void)
+{
+	path_by(pair_open((struct pair_options){ .type = IBV_QPT_UD }),
+		(struct ibv_ah_attr){ .is_global = 1, .port_num = 1,
+				      .grh = { .sgid_index = wrong ? 200 : 0 } }, true);
+}
+
+void port_from_zero(void)
+{
+	path_by(pair_open((struct pair_options){ .type = IBV_QPT_UD }),
+		(struct ibv_ah_attr){ .is_global = 1, .port_num = wrong ? 0 : 1 }, true);
+}
+
+void peer_without_gid(void)
+{
+	path_by(pair_open((struct pair_options){ .type = IBV_QPT_UD }),
+		(struct ibv_ah_attr){ .is_global = 1, .port_num = 1 }, !wrong);
+}
+
+/* ---- atomics, asynchronous events, fields of a completion ---- */
+
+void counter_misaligned(void)
+{
+	struct pair *pair = pair_open((struct pair_options){ .atomics = true });
+	uint64_t counter = ((uintptr_t)pair->buffer + 71) & ~(uint64_t)63;
+	struct ibv_sge sge = { (uintptr_t)pair->buffer, 8, pair->mr->lkey };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+		.wr.atomic = { .remote_addr = counter + (wrong ? 4 : 8), .compare_add = 1,
+			       .rkey = pair->mr->rkey },
+	}, *bad;
+
+	must(!ibv_post_send(pair->sender, &wr, &bad), "ibv_post_send");
+	take_one(pair->send_cq);
+	read_async_events(pair);
+	pair_close(pair);
+}
+
+/* A refused write (RV-ACCESS-003 of the sender): an event alone tells the receiver of it. */
+static struct pair *failed_receiver(void)
+{
+	struct pair *pair = pair_open((struct pair_options){ 0 });
+
+	write_to(pair, (uintptr_t)pair->buffer, pair->mr->rkey ^ 0x100);
+	take_one(pair->send_cq);
+	rest();
+	return pair;
+}
+
+void event_unread(void)
+{
+	struct pair *pair = failed_receiver();
+
+	if (!wrong)
+		read_async_events(pair);
+	pair_close(pair);
+}
+
+void event_kept(void)
+{
+	struct pair *pair = failed_receiver();
+	struct ibv_async_event event;
+
+	must(!ibv_get_async_event(pair->context, &event), "ibv_get_async_event");
+	if (wrong)
+		end_after_a_moment();	/* ibv_destroy_qp() waits for the acknowledgement */
+	else
+		ibv_ack_async_event(&event);
+	pair_close(pair);
+}
+
+void opcode_of_failed(void)
+{
+	struct pair *pair = pair_open((struct pair_options){ 0 });
+	struct ibv_cq_init_attr_ex attr = { .cqe = 16, .wc_flags = IBV_WC_STANDARD_FLAGS };
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(pair->context, &attr);
+	struct ibv_poll_cq_attr poll = { 0 };
+	struct ibv_qp_init_attr init = {
+		.qp_type = IBV_QPT_UD,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	struct ibv_recv_wr wr = { .wr_id = 1 }, *bad;
+	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+	struct ibv_qp *qp;
+
+	must(cq != NULL, "ibv_create_cq_ex");
+	init.send_cq = init.recv_cq = ibv_cq_ex_to_cq(cq);
+	init.qp_type = IBV_QPT_RC;
+	qp = ibv_create_qp(pair->pd, &init);
+	must(qp != NULL, "ibv_create_qp");
+	must(!ibv_modify_qp(qp, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_INIT, .port_num = 1 },
+			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+	     "INIT");
+	must(!ibv_post_recv(qp, &wr, &bad), "ibv_post_recv");
+	must(!ibv_modify_qp(qp, &error, IBV_QP_STATE), "ERR");
+	must(!ibv_start_poll(cq, &poll), "ibv_start_poll");
+	if (wrong)
+		ibv_wc_read_opcode(cq);
+	else if (cq->status == IBV_WC_SUCCESS)
+		ibv_wc_read_opcode(cq);
+	ibv_end_poll(cq);
+	must(!ibv_destroy_qp(qp), "ibv_destroy_qp");
+	must(!ibv_destroy_cq(init.send_cq), "ibv_destroy_cq");
+	pair_close(pair);
+}
+
+/* ---- threads ---- */
+
+static void *wait_for_event(void *of)
+{
+	struct ibv_comp_channel *channel = of;
+	struct ibv_cq *cq;
+	void *context;
+
+	if (!ibv_get_cq_event(channel, &cq, &context))
+		ibv_ack_cq_events(cq, 1);
+	return NULL;
+}
+
+void channel_under_wait(void)
+{
+	struct pair *pair = pair_open((struct pair_options){ 0 });
+	pthread_t thread;
+
+	must(!ibv_req_notify_cq(pair->recv_cq, 0), "ibv_req_notify_cq");
+	must(!pthread_create(&thread, NULL, wait_for_event, pair->channel), "pthread_create");
+	rest();
+	if (wrong) {
+		end_after_a_moment();
+	} else {	/* the event that ends it */
+		receive_some(pair, 1, 64);
+		send_some(pair, 1, 8, 0);
+		take(pair->send_cq, 1);
+		must(!pthread_join(thread, NULL), "pthread_join");
+		take(pair->recv_cq, 1);
+	}
+	pair_close(pair);
+	if (wrong)
+		pthread_join(thread, NULL);
+}
+
+static pthread_mutex_t polling = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool over;
+
+static void *poll_often(void *of)
+{
+	struct ibv_cq *cq = of;
+	struct ibv_wc wc;
+
+	while (!atomic_load(&over)) {
+		if (!wrong)
+			pthread_mutex_lock(&polling);
+		ibv_poll_cq(cq, 1, &wc);
+		if (!wrong)
+			pthread_mutex_unlock(&polling);
+	}
+	return NULL;
+}
+
+void one_thread_cq(void)
+{
+	struct pair *pair = pair_open((struct pair_options){ 0 });
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = 16,
+		.wc_flags = IBV_WC_STANDARD_FLAGS,
+		.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+		.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
+	};
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(pair->context, &attr);
+	pthread_t threads[2];
+
+	must(cq != NULL, "ibv_create_cq_ex");
+	for (int i = 0; i < 2; i++)
+		must(!pthread_create(&threads[i], NULL, poll_often, ibv_cq_ex_to_cq(cq)),
+		     "pthread_create");
+	usleep(100000);
+	atomic_store(&over, true);
+	for (int i = 0; i < 2; i++)
+		must(!pthread_join(threads[i], NULL), "pthread_join");
+	must(!ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), "ibv_destroy_cq");
+	pair_close(pair);
+}
+
+/* ---- objects besides ---- */
+
+void window_left(void)
+{
+	struct pair *pair = pair_open((struct pair_options){ 0 });
+	struct ibv_mw *mw = ibv_alloc_mw(pair->pd, IBV_MW_TYPE_2);
+
+	must(mw != NULL, "ibv_alloc_mw");
+	if (wrong)
+		exit(0);
+	must(!ibv_dealloc_mw(mw), "ibv_dealloc_mw");
+	pair_close(pair);
+}
+
+void thread_domain_first(void)
+{
+	struct pair *pair = pair_open((struct pair_options){ 0 });
+	struct ibv_td_init_attr attr = { 0 };
+	struct ibv_td *td = ibv_alloc_td(pair->context, &attr);
+	struct ibv_parent_domain_init_attr init = { .pd = pair->pd, .td = td };
+	struct ibv_pd *domain = ibv_alloc_parent_domain(pair->context, &init);
+
+	must(td && domain, "ibv_alloc_parent_domain");
+	if (wrong)
+		ibv_dealloc_td(td);	/* EBUSY */
+	must(!ibv_dealloc_pd(domain), "ibv_dealloc_pd");
+	must(!ibv_dealloc_td(td), "ibv_dealloc_td");
+	pair_close(pair);
+}
+
+/* ---- adapters: each fits Verbatim's own ---- */
+
+void more_inline(void)
+{
+	pair_close(pair_open((struct pair_options){ .inline_bytes = wrong ? 256 : 96 }));
+}
+
+void more_reads(void)
+{
+	pair_close(pair_open((struct pair_options){ .rd_atomic = wrong ? 32 : 16, .looks = true }));
+}
+
+void long_message(void)
+{
+	struct pair *pair = pair_open((struct pair_options){ .looks = true });
+	const uint32_t most = 8 << 20;
+	char *memory = calloc(2, most);
+	struct ibv_mr *mr = ibv_reg_mr(pair->pd, memory, 2 * (size_t)most,
+				       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	struct ibv_sge sge = { (uintptr_t)memory, wrong ? most + 1 : most, 0 };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE },
+			   *bad;
+
+	must(memory && mr, "ibv_reg_mr");
+	sge.lkey = mr->lkey;
+	wr.wr.rdma.remote_addr = (uintptr_t)memory;
+	wr.wr.rdma.rkey = mr->rkey;
+	must(!ibv_post_send(pair->sender, &wr, &bad), "ibv_post_send");
+	take(pair->send_cq, 1);
+	must(!ibv_dereg_mr(mr), "ibv_dereg_mr");
+	free(memory);
+	pair_close(pair);
+}
+
+void datagrams_of_iwarp(void)
+{
+	pair_close(pair_open((struct pair_options){ .type = wrong ? IBV_QPT_UD : IBV_QPT_RC }));
+}
+
+void path_without_lid(void)
+{
+	pair_close(pair_open((struct pair_options){ .lid = wrong ? 0 : 7 }));
+}
+
+void index_of_gid(void)
+{
+	pair_close(pair_open((struct pair_options){ .looks = !wrong }));
+}
+
+/* An ordinary user's: root may lock all. */
+void memory_unlocked(void)
+{
+	const struct rlimit limit = { 65536, 65536 };
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[2] = { 0 };
+	static char memory[1 << 20];
+	struct ibv_mr *mr;
+	struct pair *pair;
+
+	must(!setrlimit(RLIMIT_MEMLOCK, &limit), "setrlimit");
+	pair = pair_open((struct pair_options){ 0 });
+	must(!syscall(SYS_capset, &header, none), "capset");
+	mr = ibv_reg_mr(pair->pd, memory, wrong ? sizeof(memory) : 4096, 0);
+	must(mr && !ibv_dereg_mr(mr), "ibv_reg_mr");
+	pair_close(pair);
+}

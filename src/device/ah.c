@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ip_addr.h"
 #include "base/log.h"
 #include "device/internal.h"
 
@@ -26,9 +27,9 @@ int hca_create_ah(struct hca_context *context, struct pd *pd, const struct ibv_a
 	list_init(&ah->node);
 	atomic_init(&ah->references, 1);
 	ah->attr = *attr;
-	err = route_resolve(&context->hca->net, context->port, attr, "ibv_create_ah", &ah->av);
+	err = route_resolve(&context->hca->net, context->port, attr, "ibv_create_ah", &ah->route);
 	if (!err)	/* of whichever process there: one socket carries all */
-		err = engine_open_sender(&context->hca->engine, &ah->av, 0, "ibv_create_ah");
+		err = engine_open_sender(&context->hca->engine, &ah->route, 0, "ibv_create_ah");
 	if (err) {
 		object_unreserve(context->hca, OBJECT_AH);
 		free(ah);
@@ -121,7 +122,7 @@ int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct
 	memset(attr, 0, sizeof(*attr));
 	attr->is_global = 1;
 	attr->port_num = (uint8_t)port;
-	/* wc->sl is the kind of packet (transport/unreliable.c), not a service level: sl stays 0. */
+	/* wc->sl is the kind of packet (object/route.h), not a service level: sl stays 0. */
 	memcpy(attr->grh.dgid.raw, source, 16);
 	attr->grh.traffic_class = grh_traffic_class(grh);
 	if (!ip_addr_is_ipv4(source))

@@ -5,6 +5,7 @@
  */
 #include <sys/resource.h>
 
+#include "base/ip_addr.h"
 #include "device/device_test.h"
 
 /* ---- all of them ---- */
@@ -85,8 +86,8 @@ static void an_ah_knows_its_way_and_holds_its_pd(void **state)
 	attr.grh.traffic_class = 0x40;
 	assert_int_equal(hca_create_ah(context, pd, &attr, &ah), 0);
 	assert_int_equal(atomic_load(&pd->users), users + 1);
-	assert_true(ah->av.loopback);
-	assert_memory_equal(ah->av.destination, attr.grh.dgid.raw, 16);
+	assert_true(ah->route.loopback);
+	assert_memory_equal(ah->route.destination, attr.grh.dgid.raw, 16);
 	assert_int_equal(hca_destroy_ah(context, ah), 0);
 	assert_int_equal(atomic_load(&pd->users), users);
 	ah = NULL;
@@ -326,10 +327,10 @@ static void deliver_from(uint8_t host, uint8_t last, uint32_t number)
 	struct packet packet = { .op = opcode_get(OPCODE_UD_SEND_ONLY), .pkey = PKEY_DEFAULT,
 				 .dest_qpn = QPN_MULTICAST, .deth = { QKEY, number },
 				 .payload = payload, .payload_bytes = 8 };
-	struct rx_info info = { .source = { [10] = 0xff, 0xff, 127, 0, 0, host } };
+	struct rx_info info = { .route.source = { [10] = 0xff, 0xff, 127, 0, 0, host } };
 	union ibv_gid gid = group_gid(last);
 
-	memcpy(info.destination, gid.raw, 16);
+	memcpy(info.route.destination, gid.raw, 16);
 	lock_acquire(&hca->engine.progress);
 	multicast_deliver(hca, &packet, &info, clock_now_ns());
 	progress_unlock(&hca->engine);
@@ -411,9 +412,9 @@ static void an_ipv6_group_travels_by_ipv4_on_lo(void **state)
 	attr.grh.sgid_index = (uint8_t)index;
 	net_multicast_alias(attr.grh.dgid.raw, alias);
 	assert_int_equal(hca_create_ah(context, pd, &attr, &ah), 0);
-	assert_memory_equal(ah->av.destination, alias, 16);
-	assert_memory_equal(ah->av.source, here().grh.dgid.raw, 16);
-	assert_false(ah->av.loopback);
+	assert_memory_equal(ah->route.destination, alias, 16);
+	assert_memory_equal(ah->route.source, here().grh.dgid.raw, 16);
+	assert_false(ah->route.loopback);
 	assert_int_equal(hca_destroy_ah(context, ah), 0);
 }
 

@@ -265,8 +265,8 @@ static void a_way_is_there_until_reset(void **state)
 	qp_make_pair(pair);
 	for (i = 0; i < 2; i++) {
 		assert_non_null(pair[i]->path);
-		assert_true(pair[i]->av.loopback);
-		assert_in_range(pair[i]->av.source_port, 0xc000, 0xffff);
+		assert_true(pair[i]->route.loopback);
+		assert_in_range(pair[i]->route.source_port, 0xc000, 0xffff);
 	}
 	assert_ptr_equal(pair[0]->path, pair[1]->path);		/* to the same process */
 	assert_int_equal(to_state(pair[0], IBV_QPS_RESET), 0);
@@ -345,7 +345,7 @@ static void a_peer_of_another_host_is_not_gone_with_a_number_of_this_one(void **
 		assert_int_equal(post_send(qp, 1, 8), 0);
 		lock_acquire(&hca->engine.progress);
 		lock_acquire(&qp->lock);
-		qp->av.loopback = i;
+		qp->route.loopback = i;
 		lock_release(&qp->lock);
 		local->ops->dropped(local->owner, gone, &told);
 		lock_acquire(&qp->lock);

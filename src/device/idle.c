@@ -62,8 +62,8 @@ static bool idle_peer_may_send(struct hca *hca, const struct qp *qp, bool *is_he
 	uint32_t peer = qp->attr.dest_qp_num;
 	unsigned slot = qp_table_slot(&hca->engine.qps, qpn_slot(peer));
 
-	*is_here = qp_is(qp, QP_CONNECTED) && qp->av.loopback && slot == hca->engine.qps.slot_count;
-	return !qp_is(qp, QP_CONNECTED) || !qp->av.loopback || slot == hca->engine.qps.slot_count ||
+	*is_here = qp_is(qp, QP_CONNECTED) && qp->route.loopback && slot == hca->engine.qps.slot_count;
+	return !qp_is(qp, QP_CONNECTED) || !qp->route.loopback || slot == hca->engine.qps.slot_count ||
 	       hca->engine.qps.table[slot][qpn_index(peer)];
 }
 

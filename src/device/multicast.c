@@ -268,10 +268,10 @@ static enum drop deliver_to(struct hca *hca, struct multicast_group *group, cons
 	for (i = 0; i < group->count; i++) {
 		struct qp *qp = group->qp[i];
 
-		if (qp->blocks_own_multicast && is_own(hca, qp, packet->deth.source_qpn, info->source))
+		if (qp->blocks_own_multicast && is_own(hca, qp, packet->deth.source_qpn, info->route.source))
 			continue;
 		if (packet->echo_request)
-			find_own(hca, qp, info->source, info->own);
+			find_own(hca, qp, info->route.source, info->own);
 		effects_init(&effects);
 		lock_acquire(&qp->lock);
 		one = transport_receive(qp, packet, info, now_ns, &effects);
@@ -293,8 +293,8 @@ enum drop multicast_deliver(struct hca *hca, const struct packet *packet, struct
 	list_for_each(node, &hca->groups) {
 		struct multicast_group *group = list_entry(node, struct multicast_group, node);
 
-		if (memcmp(group->gid, info->destination, 16) &&
-		    memcmp(group->alias, info->destination, 16))
+		if (memcmp(group->gid, info->route.destination, 16) &&
+		    memcmp(group->alias, info->route.destination, 16))
 			continue;
 		any = true;
 		one = packet->op->service == SERVICE_UD ? deliver_to(hca, group, packet, info, now_ns) : DROP_NONE;

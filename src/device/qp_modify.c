@@ -32,7 +32,7 @@ static int check_mtu(const struct hca_context *context, const struct qp *qp,
 }
 
 struct resolved {
-	struct av av;
+	struct route route;
 	bool by_udp, by_port;		/* of struct qp */
 	struct path *path;
 };
@@ -53,7 +53,7 @@ static void qp_modify_connect(struct hca *hca, const struct qp *qp, uint32_t slo
 	local_connect(&hca->engine.local, slot);
 	resolved->by_udp = !qp_is(qp, QP_RELIABLE) && !engine_has_slot(&hca->engine, slot) &&
 			   local_channel(&hca->engine.local, slot) == LOCAL_NO_CHANNEL;
-	resolved->av.loopback = !resolved->by_udp;
+	resolved->route.loopback = !resolved->by_udp;
 }
 
 /* A channel that was opened since was told how many QPs stay with UDP, and this is none of them. */
@@ -65,13 +65,13 @@ static void qp_modify_av(struct hca *hca, struct qp *qp, enum ibv_qp_state from,
 	if (from == IBV_QPS_INIT && resolved->by_udp &&
 	    local_channel(&hca->engine.local, qpn_slot(qp->attr.dest_qp_num)) != LOCAL_NO_CHANNEL) {
 		resolved->by_udp = false;
-		resolved->av.loopback = true;
+		resolved->route.loopback = true;
 	}
 	if (uc && from != IBV_QPS_INIT) {	/* as qp_modify_connect() decided then */
-		resolved->av.loopback &= qp->av.loopback;
+		resolved->route.loopback &= qp->route.loopback;
 		resolved->by_udp |= qp->by_udp;
 	}
-	qp->av = resolved->av;
+	qp->route = resolved->route;
 	qp->by_udp = resolved->by_udp;
 	qp->by_port = resolved->by_port;
 }
@@ -93,11 +93,11 @@ static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct 
 	if (err || !(mask & IBV_QP_AV))
 		return err;
 	err = route_resolve(&context->hca->net, context->port, &attr->ah_attr, "ibv_modify_qp",
-			&resolved->av);
+			&resolved->route);
 	if (err || qp_is(qp, QP_DATAGRAM))
 		return err;
-	if (resolved->av.loopback) {
-		resolved->av.from_slot = (uint16_t)qpn_slot(qp->number);
+	if (resolved->route.loopback) {
+		resolved->route.from_slot = (uint16_t)qpn_slot(qp->number);
 		err = engine_peer_has_port(&context->hca->engine, key.slot, "ibv_modify_qp", &resolved->by_port);
 		if (err)
 			return err;
@@ -105,11 +105,11 @@ static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct 
 	}
 	if (!engine_has_slot(&context->hca->engine, key.slot) &&
 	    local_channel(&context->hca->engine.local, key.slot) == LOCAL_NO_CHANNEL)
-		err = engine_open_sender(&context->hca->engine, &resolved->av, peer, "ibv_modify_qp");
+		err = engine_open_sender(&context->hca->engine, &resolved->route, peer, "ibv_modify_qp");
 	if (err)
 		return err;
-	resolved->av.source_port = source_port(qp, peer);
-	memcpy(key.destination, resolved->av.destination, sizeof(key.destination));
+	resolved->route.source_port = source_port(qp, peer);
+	memcpy(key.destination, resolved->route.destination, sizeof(key.destination));
 	resolved->path = path_get(&context->hca->paths, &key);
 	return resolved->path ? 0 : ENOMEM;
 }

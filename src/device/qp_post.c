@@ -19,7 +19,7 @@ static void prepare_datagrams(struct hca *hca, struct qp *qp, struct ibv_send_wr
 	int before = errno;
 
 	for (each = wr; each && hca->engine.local.channel_link; each = each->next)
-		if (wr_has_ah(each) && to_ah(each->wr.ud.ah)->av.loopback)
+		if (wr_has_ah(each) && to_ah(each->wr.ud.ah)->route.loopback)
 			local_connect_for_datagram(&hca->engine.local,
 						   qpn_slot(each->wr.ud.remote_qpn));
 	errno = before;

@@ -146,8 +146,8 @@ static void snapshot_describe_path(struct hca *hca, struct qp *qp, struct snapsh
 	if (!has_peer(qp))
 		return;
 	path->qpn = qp->attr.dest_qp_num;
-	memcpy(path->address, qp->av.destination, sizeof(path->address));
-	if (qp->av.loopback && engine_has_slot(&hca->engine, qpn_slot(path->qpn))) {
+	memcpy(path->address, qp->route.destination, sizeof(path->address));
+	if (qp->route.loopback && engine_has_slot(&hca->engine, qpn_slot(path->qpn))) {
 		path->way = "itself";
 		path->why = "a QP of the same process";
 	} else {

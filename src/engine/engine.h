@@ -263,10 +263,11 @@ void progress_replied(struct engine *engine);
 /* ---- tx.c ---- */
 
 /*
- * Opens the socket by which packets leave for @dest_qpn at @av, so that the first one is not lost for want of it.
+ * Opens the socket by which packets leave for @dest_qpn by @route, so that the first one is not lost for lack
+ * of it.
  * 0; EMFILE, ENFILE, explained in the name of @who.
  */
-int engine_open_sender(struct engine *engine, const struct av *av, uint32_t dest_qpn, const char *who);
+int engine_open_sender(struct engine *engine, const struct route *route, uint32_t dest_qpn, const char *who);
 
 /* A management datagram, one packet, is about to leave: a trace shows it. */
 void engine_trace_management(const struct engine *engine, const struct datagram *datagram);

@@ -127,7 +127,7 @@ int engine_peer_has_port(const struct engine *engine, uint32_t slot, const char 
 static void note_dropped(struct qp *qp, uint32_t dest_qpn, const struct refusal *refusal)
 {
 	lock_acquire(&qp->lock);
-	if (qp_is(qp, QP_CONNECTED) && qp->attr.dest_qp_num == dest_qpn && qp->av.loopback)
+	if (qp_is(qp, QP_CONNECTED) && qp->attr.dest_qp_num == dest_qpn && qp->route.loopback)
 		transport_refused(qp, refusal);
 	lock_release(&qp->lock);
 }

@@ -169,20 +169,21 @@ static enum drop rx_deliver(struct receiver *receiver, const struct datagram *da
 			    const struct packet *packet, enum ip_id_kind kind)
 {
 	struct engine *engine = receiver->engine;
-	struct rx_info info = { .flow_label = datagram->flow_label, .traffic_class = datagram->traffic_class,
-				.hop_limit = datagram->hop_limit,
-				.ecn_marked = (datagram->traffic_class & 3) == 3,
-				.loopback = datagram->sealed,
+	struct rx_info info = { .ecn_marked = (datagram->traffic_class & 3) == 3,
 				.deny_receive = receiver->deny_receive,
 				.memory = datagram->shared,
-				.interface = datagram->interface };
+				.route = { .flow_label = datagram->flow_label,
+					   .traffic_class = datagram->traffic_class,
+					   .hop_limit = datagram->hop_limit, .link = ROUTE_ROCE_V2,
+					   .loopback = datagram->sealed,
+					   .roce.interface = datagram->interface } };
 	struct refusal refusal = { 0 };
 	enum drop why = DROP_NONE;
 	struct qp *qp;
 
 	info.refused = &refusal;
-	memcpy(info.source, datagram->source, 16);
-	memcpy(info.destination, datagram->destination, 16);
+	memcpy(info.route.source, datagram->source, 16);
+	memcpy(info.route.destination, datagram->destination, 16);
 	if (log_is_on(LOG_PACKET))
 		log_packet_line(packet);
 	if (packet->dest_qpn == QPN_MULTICAST) {

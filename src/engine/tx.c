@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/ip_addr.h"
 #include "base/log.h"
 #include "engine/internal.h"
 #include "engine/wake.h"
@@ -25,8 +26,7 @@
 
 static bool same_way(const struct tx_packet *a, const struct tx_packet *b)
 {
-	return a->source_qpn == b->source_qpn && a->dest_qpn == b->dest_qpn &&
-	       !memcmp(&a->av, &b->av, sizeof(a->av));
+	return a->source_qpn == b->source_qpn && a->dest_qpn == b->dest_qpn && route_is_same(&a->route, &b->route);
 }
 
 /* How many packets from @first on fit one datagram: equal sizes, the last may be shorter. */
@@ -56,18 +56,17 @@ static bool needs_scope(const uint8_t address[16])
 	return ip_addr_is_multicast(address) || ip_addr_is_link_local_ipv6(address);
 }
 
-static void fill_datagram(struct datagram *datagram, const struct av *av, uint32_t dest_qpn)
+static void fill_datagram(struct datagram *datagram, const struct route *route, uint32_t dest_qpn)
 {
-
 	memset(datagram, 0, sizeof(*datagram));
-	memcpy(datagram->source, av->source, 16);
-	memcpy(datagram->destination, av->destination, 16);
-	if (needs_scope(av->destination))
-		datagram->interface = av->interface;
-	datagram->flow_label = av->flow_label;
-	datagram->traffic_class = av->traffic_class;
-	datagram->hop_limit = av->hop_limit;
-	datagram->from_slot = av->from_slot;
+	memcpy(datagram->source, route->source, 16);
+	memcpy(datagram->destination, route->destination, 16);
+	if (needs_scope(route->destination))
+		datagram->interface = route->roce.interface;
+	datagram->flow_label = route->flow_label;
+	datagram->traffic_class = route->traffic_class;
+	datagram->hop_limit = route->hop_limit;
+	datagram->from_slot = route->from_slot;
 	/*
 	 * GRO merges packets of the same ports, and the port selector sees only the first: keep
 	 * slots apart.
@@ -86,14 +85,14 @@ static void explain_taken_destination(const uint8_t address[16], const char *who
 		"that program ('ss -lunp sport = 4791')", who, text, counter_name(COUNTER_TX_TAKEN));
 }
 
-int engine_open_sender(struct engine *engine, const struct av *av, uint32_t dest_qpn, const char *who)
+int engine_open_sender(struct engine *engine, const struct route *route, uint32_t dest_qpn, const char *who)
 {
 	struct datagram datagram;
 	int err;
 
-	fill_datagram(&datagram, av, dest_qpn);
-	if (udp_address_is_taken(engine->udp, av->destination) && explaining())
-		explain_taken_destination(av->destination, who);
+	fill_datagram(&datagram, route, dest_qpn);
+	if (udp_address_is_taken(engine->udp, route->destination) && explaining())
+		explain_taken_destination(route->destination, who);
 	err = udp_open_sender(engine->udp, &datagram);
 	if (err != EMFILE && err != ENFILE)
 		return 0;	/* no matter for what stays inside the host; a packet's otherwise */
@@ -227,7 +226,7 @@ static struct link *choose_link(struct engine *engine, const struct tx_packet *p
 {
 	uint32_t slot = qpn_slot(packet->dest_qpn);
 
-	if (!packet->av.loopback)
+	if (!packet->route.loopback)
 		return engine->link;
 	if (engine_has_slot(engine, slot))
 		return engine->loopback;
@@ -262,7 +261,7 @@ void tx_send(struct engine *engine, struct tx_batch *batch)
 		}
 		link = way;
 		next = &datagram[count++];
-		fill_datagram(next, &packet->av, packet->dest_qpn);
+		fill_datagram(next, &packet->route, packet->dest_qpn);
 		next->channel = (uint16_t)channel;
 		limit = link->ops->prepare(link, next);
 		run = run_length(batch, first, limit);
@@ -294,7 +293,7 @@ struct link *tx_prepare_one(struct engine *engine, struct tx_batch *batch, unsig
 	uint32_t channel = 0;
 	struct link *way = choose_link(engine, packet, &channel);
 
-	fill_datagram(datagram, &packet->av, packet->dest_qpn);
+	fill_datagram(datagram, &packet->route, packet->dest_qpn);
 	datagram->channel = (uint16_t)channel;
 	way->ops->prepare(way, datagram);
 	datagram->data = batch->data + packet->offset;

@@ -147,7 +147,7 @@ bool tx_is_through_memory(const struct engine *engine, const struct qp *qp)
 {
 	uint32_t slot = qpn_slot(qp->attr.dest_qp_num);
 
-	return qp->av.loopback &&
+	return qp->route.loopback &&
 	       (engine_has_slot(engine, slot) || local_channel(&engine->local, slot) != LOCAL_NO_CHANNEL);
 }
 

@@ -174,7 +174,7 @@ static void packets_through_memory_do_not_wait(void **state)
 	unsigned n;
 
 	atomic_store(&engine->worker.gather.kept, true);
-	station->qp.av.loopback = true;
+	station->qp.route.loopback = true;
 	engine->qps.slot[0].number = qpn_slot(PEER_QPN);
 	engine->qps.slot_count = 1;
 	for (n = 0; n < GATHER_BEHIND + 2; n++)

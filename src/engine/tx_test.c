@@ -88,8 +88,8 @@ static void add(size_t bytes)
 	packet->bytes = (uint32_t)bytes;
 	packet->source_qpn = 0x123456;
 	packet->dest_qpn = 0x654321;
-	memcpy(packet->av.source, "\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\0\2\1", 16);
-	memcpy(packet->av.destination, "\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\0\2\2", 16);
+	memcpy(packet->route.source, "\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\0\2\1", 16);
+	memcpy(packet->route.destination, "\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\0\2\2", 16);
 	memset(batch->data + batch->used, (int)batch->count, bytes);
 	batch->used += bytes + ICRC_BYTES;
 }
@@ -140,7 +140,7 @@ static void packets_to_different_peers_share_no_datagram(void **state)
 	for (i = 0; i < 3; i++)
 		add(1000);
 	batch->packet[1].dest_qpn++;
-	batch->packet[2].av.destination[15]++;
+	batch->packet[2].route.destination[15]++;
 	tx_send(engine, batch);
 	assert_int_equal(given_count, 3);
 	for (i = 0; i < 3; i++) {

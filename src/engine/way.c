@@ -19,7 +19,7 @@
 /* Its peer is on this host, whatever way our packets take. */
 static bool is_local(const struct qp *qp) REQUIRES(qp->lock)
 {
-	return qp_is(qp, QP_CONNECTED) && (qp->av.loopback || qp->by_udp);
+	return qp_is(qp, QP_CONNECTED) && (qp->route.loopback || qp->by_udp);
 }
 
 static uint32_t way_of_peer(const struct engine *engine, const struct qp *qp) REQUIRES(qp->lock)

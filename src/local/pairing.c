@@ -188,7 +188,7 @@ static void receive_qp(struct local *local, struct peer *peer, const struct cont
 	if (!qp)
 		return;
 	lock_acquire(&qp->lock);
-	if (qp->av.loopback && qp->attr.dest_qp_num == control->owner_qpn &&
+	if (qp->route.loopback && qp->attr.dest_qp_num == control->owner_qpn &&
 	    qp->pairing.life == atomic_load(&peer->life))
 		take(qp, control);
 	lock_release(&qp->lock);
@@ -224,7 +224,7 @@ static bool is_connected_to(const struct qp *qp, const struct peer *peer, uint32
 static const char *pairing_objection(const struct qp *qp, const struct peer *peer,
 				     const struct control *control) REQUIRES(qp->lock)
 {
-	if (served_type(qp->type) != (int)control->type || !qp->av.loopback || !is_receiving(qp))
+	if (served_type(qp->type) != (int)control->type || !qp->route.loopback || !is_receiving(qp))
 		return "it is not of the same type, or not ready to receive from this host";
 	if (!is_connected_to(qp, peer, control->qpn))
 		return "it is connected to another QP";

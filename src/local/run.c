@@ -37,7 +37,7 @@ void local_run(struct local *local, struct qp *qp, struct effects *effects)
 	unsigned n;
 
 	qp->requester.direct_waits = false;
-	if (!local->direct || !qp->av.loopback || !qp_is(qp, QP_CONNECTED))
+	if (!local->direct || !qp->route.loopback || !qp_is(qp, QP_CONNECTED))
 		return;
 	if (barrier_is_due(qp))
 		pairing_ask_barrier(local, qp);
@@ -57,7 +57,7 @@ bool local_posted(struct local *local, struct qp *qp, struct effects *effects)
 {
 	bool again;
 
-	if (!local->direct || !qp->av.loopback || qp->tx_running || transport_answer_is_due(qp))
+	if (!local->direct || !qp->route.loopback || qp->tx_running || transport_answer_is_due(qp))
 		return true;
 	qp->tx_running = true;
 	local_run(local, qp, effects);

@@ -14,15 +14,15 @@
 static void record_begin(struct trace_record *record, const struct qp *qp, enum trace_path path, bool outbound)
 	REQUIRES(qp->lock)
 {
-	const struct av *av = &qp->av;
+	const struct route *route = &qp->route;
 
 	trace_record_init(record, TRACE_IS_OPERATION, NULL);
-	memcpy(record->source, outbound ? av->source : av->destination, 16);
-	memcpy(record->destination, outbound ? av->destination : av->source, 16);
-	record->flow_label = av->flow_label;
-	record->source_port = av->source_port;
-	record->traffic_class = av->traffic_class;
-	record->hop_limit = av->hop_limit;
+	memcpy(record->source, outbound ? route->source : route->destination, 16);
+	memcpy(record->destination, outbound ? route->destination : route->source, 16);
+	record->flow_label = route->flow_label;
+	record->source_port = route->source_port;
+	record->traffic_class = route->traffic_class;
+	record->hop_limit = route->hop_limit;
 	record->path = (uint8_t)path;
 	record->flags = TRACE_DONT_FRAGMENT | (outbound ? TRACE_OUTBOUND : 0);
 	record->qpn = qp->number;

@@ -43,7 +43,7 @@ enum local_way local_way(const struct local *local, struct qp *qp, const char **
 	const struct peer *peer;
 
 	*why = "";
-	if (!qp->av.loopback) {
+	if (!qp->route.loopback) {
 		*why = qp->by_udp ? "memory was shared later than this UC QP was connected" : "another host";
 		return WAY_UDP;
 	}

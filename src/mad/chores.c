@@ -127,7 +127,7 @@ static unsigned collect_lost(struct qp1 *qp1, uint32_t *at, struct lost_qp lost[
 		if (!qp || !atomic_exchange(&qp->peer_lost, false))
 			continue;
 		lock_acquire(&qp->lock);
-		lost[count++] = (struct lost_qp){ qp->number, qp->attr.dest_qp_num, qp->av.loopback };
+		lost[count++] = (struct lost_qp){ qp->number, qp->attr.dest_qp_num, qp->route.loopback };
 		lock_release(&qp->lock);
 	}
 	lock_release(&qp1->engine->progress);

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/ip_addr.h"
 #include "mad/internal.h"
 #include "engine/injection.h"
 #include "engine/qp_table.h"

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "base/bytes.h"
+#include "base/ip_addr.h"
 #include "mad/fake_consumer_test.h"
 #include "mad/gsi.h"
 #include "device/internal.h"

@@ -16,7 +16,7 @@
 #include "config/config.h"
 #include "net/port.h"
 #include "net/route_cache.h"
-#include "object/ah.h"
+#include "object/route.h"
 #include "platform/netdev.h"
 
 struct net {
@@ -54,11 +54,11 @@ unsigned net_refresh(struct net *net, struct net_change *changes, unsigned max);
 /* ---- the way to an address ---- */
 
 /*
- * The address vector of @attr's destination. 0; EINVAL; ENETUNREACH, EHOSTUNREACH: no route; ETIMEDOUT, after a
+ * The route to @attr's destination. 0; EINVAL; ENETUNREACH, EHOSTUNREACH: no route; ETIMEDOUT, after a
  * second: the next hop does not answer. Explained in the name of @who.
  */
 int route_resolve(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,
-		  struct av *av);
+		  struct route *route);
 /* The IPv4 group under which an IPv6 group travels when it is sent to from an IPv4 GID. */
 void net_multicast_alias(const uint8_t gid[16], uint8_t alias[16]);
 /* Is @gid the link-local GID 0 of an interface of this host? */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * From the attributes of an address handle to the address vector (RoCEv2 annex A17: a GID is an IP
+ * From the attributes of an address handle to the route (RoCEv2 annex A17: a GID is an IP
  * address). InfiniBand attributes (a LID, is_global 0) are refused, as by a RoCE device, and the
  * explanation says what to write instead.
  */
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ip_addr.h"
 #include "base/log.h"
 #include "net/net.h"
 #include "platform/neighbour.h"
@@ -62,27 +63,27 @@ bool net_is_default_gid(const uint8_t gid[16])
 }
 
 static int resolve_host_only(struct net *net, const struct gid_entry *entry,
-			     const uint8_t dgid[16], const char *who, struct av *av)
+			     const uint8_t dgid[16], const char *who, struct route *route)
 {
-	struct cached_route route = { .interface = 0 };	/* of no source: no packet leaves the host */
+	struct cached_route known = { .interface = 0 };	/* of no source: no packet leaves the host */
 	char text[INET6_ADDRSTRLEN];
 	uint64_t changes;
 
-	memcpy(route.destination, dgid, 16);
-	if (!route_cache_find(&net->routes, &route, &changes)) {
-		route.local = net_is_default_gid(dgid) || netdev_is_local(&net->netlink, dgid, 0);
-		if (route.local)
-			route_cache_add(&net->routes, &route, changes);
+	memcpy(known.destination, dgid, 16);
+	if (!route_cache_find(&net->routes, &known, &changes)) {
+		known.local = net_is_default_gid(dgid) || netdev_is_local(&net->netlink, dgid, 0);
+		if (known.local)
+			route_cache_add(&net->routes, &known, changes);
 	}
-	if (!route.local) {
+	if (!known.local) {
 		explain("%s: GID index 0 is not an address of its interface and works inside this "
 			"host only; %s is on another host: use another sgid_index (ibv_devinfo -v "
 			"lists them)", who, gid_text(dgid, text));
 		return EINVAL;
 	}
-	memcpy(av->source, entry->address, 16);
-	memcpy(av->destination, entry->address, 16);
-	av->loopback = av->default_gid = true;
+	memcpy(route->source, entry->address, 16);
+	memcpy(route->destination, entry->address, 16);
+	route->loopback = route->default_gid = true;
 	return 0;
 }
 
@@ -183,81 +184,82 @@ static bool is_answered(struct netlink *netlink, const uint8_t own[16], uint32_t
 }
 
 /* No way out for packets with that source: the kernel's word, and not that it does not answer here. */
-static bool is_unreachable(struct netlink *netlink, int err, const struct av *av, uint32_t interface)
+static bool is_unreachable(struct netlink *netlink, int err, const struct route *route, uint32_t interface)
 {
 	return err == ENETUNREACH || err == EHOSTUNREACH ||
-	       ((err == EINVAL || err == EACCES) && is_answered(netlink, av->source, interface));
+	       ((err == EINVAL || err == EACCES) && is_answered(netlink, route->source, interface));
 }
 
 /*
- * Where @av leads: into this host, or out of it, by a route whose next hop answers. Where the kernel says nothing
- * (netlink is forbidden in some sandboxes) packets are tried.
+ * Where @route leads: into this host, or out of it, over a next hop that answers. Where the kernel says
+ * nothing (netlink is forbidden in some sandboxes) packets are tried.
  */
-static int ask_kernel(struct net *net, struct av *av, const char *who)
+static int ask_kernel(struct net *net, struct route *route, const char *who)
 {
-	bool scoped = ip_addr_is_link_local_ipv6(av->destination);
+	bool scoped = ip_addr_is_link_local_ipv6(route->destination);
 	char from[INET6_ADDRSTRLEN], to[INET6_ADDRSTRLEN];
-	uint32_t interface = scoped ? av->interface : 0;
-	struct netdev_route route;
+	uint32_t interface = scoped ? route->roce.interface : 0;
+	struct netdev_route known;
 	int err;
 
-	av->loopback = netdev_is_local(&net->netlink, av->destination, av->interface);
-	if (av->loopback)
+	route->loopback = netdev_is_local(&net->netlink, route->destination, route->roce.interface);
+	if (route->loopback)
 		return 0;
-	err = netdev_route(&net->netlink, av->destination, av->source, interface, &route);
-	if (err && is_unreachable(&net->netlink, err, av, interface)) {
+	err = netdev_route(&net->netlink, route->destination, route->source, interface, &known);
+	if (err && is_unreachable(&net->netlink, err, route, interface)) {
 		err = err == EHOSTUNREACH ? EHOSTUNREACH : ENETUNREACH;
 		explain_refused(
 			who, err,
 			"%s: no route from %s to the destination GID %s: look at ip route get, and "
 			"whether the GID is the peer's (ibv_query_gid there)",
-			who, gid_text(av->source, from), gid_text(av->destination, to));
+			who, gid_text(route->source, from), gid_text(route->destination, to));
 		return err;
 	}
 	/* The hardware address of a link-local one is part of it: ib_core asks for none either. */
-	if (err || scoped || route.local)
+	if (err || scoped || known.local)
 		return 0;
-	err = neighbour_await(&net->netlink, &route, av->source, av->destination);
+	err = neighbour_await(&net->netlink, &known, route->source, route->destination);
 	if (err)
 		explain_refused(who, err,
 				"%s: %s does not answer to ARP or neighbour discovery, so packets "
 				"to %s cannot "
 				"leave: is that host up, and is it its address? (ip neigh)",
-				who, gid_text(route.hop, from), gid_text(av->destination, to));
+				who, gid_text(known.hop, from), gid_text(route->destination, to));
 	return err;
 }
 
-static int resolve_unicast(struct net *net, struct av *av, const char *who)
+static int resolve_unicast(struct net *net, struct route *route, const char *who)
 {
-	struct cached_route route = { .interface = av->interface };
+	struct cached_route known = { .interface = route->roce.interface };
 	uint64_t changes;
 	int err;
 
-	memcpy(route.source, av->source, 16);
-	memcpy(route.destination, av->destination, 16);
-	if (route_cache_find(&net->routes, &route, &changes)) {
-		av->loopback = route.local;
+	memcpy(known.source, route->source, 16);
+	memcpy(known.destination, route->destination, 16);
+	if (route_cache_find(&net->routes, &known, &changes)) {
+		route->loopback = known.local;
 		return 0;
 	}
-	err = ask_kernel(net, av, who);
-	route.local = av->loopback;
+	err = ask_kernel(net, route, who);
+	known.local = route->loopback;
 	if (!err)
-		route_cache_add(&net->routes, &route, changes);
+		route_cache_add(&net->routes, &known, changes);
 	return err;
 }
 
 int route_resolve(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,
-		  struct av *av)
+		  struct route *found)
 {
 	struct gid_entry source;
-	struct av route = { .hop_limit = attr->grh.hop_limit ? attr->grh.hop_limit : 64,
-			    .traffic_class = attr->grh.traffic_class,
-			    .flow_label = attr->grh.flow_label & 0xfffff };
+	struct route route = { .link = ROUTE_ROCE_V2, .port = PORT_NUMBER,
+			       .hop_limit = attr->grh.hop_limit ? attr->grh.hop_limit : 64,
+			       .traffic_class = attr->grh.traffic_class,
+			       .flow_label = attr->grh.flow_label & 0xfffff };
 	int err = get_source(net, port, attr, who, &source);
 
 	if (err)
 		return err;
-	route.interface = port->interface_index;
+	route.roce.interface = port->interface_index;
 	if (source.host_only) {
 		err = resolve_host_only(net, &source, attr->grh.dgid.raw, who, &route);
 	} else {
@@ -269,6 +271,6 @@ int route_resolve(struct net *net, const struct port *port, const struct ibv_ah_
 			err = resolve_unicast(net, &route, who);
 	}
 	if (!err)
-		*av = route;
+		*found = route;
 	return err;
 }

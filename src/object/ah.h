@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Address vectors: the destination of packets, resolved for the link. The application owns those of its
- * AHs; a connected QP has one from its modify to RTR.
- */
+/* Address handles: the destination of datagrams, as the application gave it and as a route. */
 #ifndef VERBATIM_OBJECT_AH_H
 #define VERBATIM_OBJECT_AH_H
 
@@ -11,27 +8,15 @@
 #include <stdint.h>
 
 #include "base/list.h"
-#include "base/ip_addr.h"
 #include "object/pd.h"
-
-/* IPv4 addresses are v4-mapped (::ffff:a.b.c.d) everywhere above the link. */
-struct av {
-	uint8_t source[16], destination[16];	/* addresses that the packets carry */
-	uint32_t interface;			/* index of the egress one, for scoped addresses */
-	uint32_t flow_label;
-	uint8_t traffic_class, hop_limit;
-	bool loopback;				/* destination is an address of this host */
-	bool default_gid;			/* by GID 0 that is no address: the packets carry another */
-	uint16_t source_port;			/* 0xC000..0xFFFF */
-	uint16_t from_slot;			/* a connected QP's, to a peer on this host; else 0 */
-};
+#include "object/route.h"
 
 struct ah_path;
 
 struct ah {
 	struct ibv_ah ibv;		/* first */
 	struct ibv_ah_attr attr;	/* as given */
-	struct av av;
+	struct route route;
 	/*
 	 * The application's and one per work request naming it. The last one to go (acq_rel in
 	 * ah_put()) sees all earlier uses, and frees it.

@@ -24,6 +24,7 @@
 #include "object/qp_transport.h"
 #include "object/qp_type.h"
 #include "object/recv_queue.h"
+#include "object/route.h"
 #include "object/send_queue.h"
 #include "object/srq.h"
 #include "object/wq.h"
@@ -79,7 +80,7 @@ struct qp {
 	/* Attributes, as modify set them and query returns them */
 	enum ibv_qp_state state GUARDED_BY_MEMBER(lock);
 	struct ibv_qp_attr attr GUARDED_BY_MEMBER(lock);
-	struct av av GUARDED_BY_MEMBER(lock);		/* of attr.ah_attr, resolved */
+	struct route route GUARDED_BY_MEMBER(lock);		/* of attr.ah_attr, resolved */
 	uint32_t mtu GUARDED_BY_MEMBER(lock);		/* bytes, of attr.path_mtu */
 	struct refusal refusal GUARDED_BY_MEMBER(lock);	/* of the peer's QP, of this host */
 	struct path *path GUARDED_BY_MEMBER(lock);	/* towards the peer; holds a reference */

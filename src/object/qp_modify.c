@@ -228,7 +228,7 @@ static void qp_modify_forget(struct qp *qp) REQUIRES(qp->lock)
 {
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->attr.cap = qp->cap;
-	memset(&qp->av, 0, sizeof(qp->av));
+	memset(&qp->route, 0, sizeof(qp->route));
 	if (!qp_is(qp, QP_DATAGRAM) && !qp_is(qp, QP_RAW))
 		qp->mtu = 0;
 }

@@ -52,9 +52,9 @@ static struct ah_path *entry_new(const struct ah *ah, uint32_t slot, struct path
 	if (!entry)
 		return NULL;
 	if (slot == slot_of(QPN_MULTICAST))
-		key = path_key_of_group(path_group(ah->av.destination));
+		key = path_key_of_group(path_group(ah->route.destination));
 	else
-		memcpy(key.destination, ah->av.destination, sizeof(key.destination));
+		memcpy(key.destination, ah->route.destination, sizeof(key.destination));
 	*entry = (struct ah_path){ .table = table, .slot = slot, .path = path_get(table, &key) };
 	if (!entry->path) {
 		free(entry);

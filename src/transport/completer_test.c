@@ -287,10 +287,10 @@ static void congestion_is_believed_of_the_peer_alone(void **state)
 	stale.becn = true;
 	stale.aeth.syndrome = 0x1f;
 	receive(s, &stale);
-	s->info.source[15]++;
+	s->info.route.source[15]++;
 	receive(s, &cnp);
 	assert_int_equal(station_counter(s, COUNTER_RX_ADDRESS), 1);
-	s->info.source[15]--;
+	s->info.route.source[15]--;
 	s->qp.state = IBV_QPS_INIT;
 	receive(s, &cnp);
 	assert_int_equal(station_counter(s, COUNTER_RX_QP_STATE), 1);

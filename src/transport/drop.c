@@ -3,6 +3,7 @@
  * Words for dropped packets (drop.h). Lines that repeat themselves are counted, and all lines of this kind
  * are limited to a few a second (base/log.c): whoever sends such packets cannot flood stderr.
  */
+#include "base/ip_addr.h"
 #include "transport/drop.h"
 
 #include <arpa/inet.h>
@@ -60,8 +61,8 @@ static int drop_field(const char *name, size_t length, const struct drop_facts *
 	FIELD(state, "%s", qp_state_name(qp->state))
 	FIELD(advice, "%s", drop_state_advice(qp->state, false))
 	FIELD(peer_qp, "0x%06x", qp->attr.dest_qp_num)
-	FIELD(peer, "%s", address_text(qp->av.destination, address))
-	FIELD(own, "%s", address_text(qp->av.source, address))
+	FIELD(peer, "%s", address_text(qp->route.destination, address))
+	FIELD(own, "%s", address_text(qp->route.source, address))
 	FIELD(own_qkey, "0x%08x", qp->attr.qkey)
 	FIELD_OF_PACKET(first_psn, "%u", qp->attr.rq_psn & PSN_MASK)
 	FIELD_OF_PACKET(room, "%llu", (unsigned long long)qp->responder.recv_bytes)

@@ -60,7 +60,7 @@ static void a_wrong_partner_is_named(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
 
-	s->info.source[15] ^= 1;
+	s->info.route.source[15] ^= 1;
 	receive_data(s, OPCODE_RC_SEND_ONLY, PEER_PSN, 8);
 	expect_heard("dropped: the QP is connected to ");
 	receive_data(s, OPCODE_UC_SEND_ONLY, PEER_PSN, 8);

@@ -8,10 +8,8 @@
 
 #include "object/arena.h"
 
-#define HOP_LIMIT 64
-
 struct echo {
-	struct av av;			/* the way back */
+	struct route route;		/* the way back */
 	uint32_t qpn, psn;		/* of the packet that asked */
 	uint32_t group;			/* destination of that packet; 0: this QP alone */
 };
@@ -57,24 +55,24 @@ void echo_reset(struct qp *qp)
 
 /* ---- owing ---- */
 
-static struct av way_back(const struct qp *qp, const struct rx_info *info, bool group)
+static struct route way_back(const struct qp *qp, const struct rx_info *info, bool group)
 	REQUIRES(qp->lock)
 {
-	struct av av = { .hop_limit = HOP_LIMIT, .interface = info->interface,
-			 .loopback = info->loopback, .source_port = qp->av.source_port };
+	struct route back;
 
 	if (!qp_is(qp, QP_DATAGRAM))
-		return qp->av;
-	memcpy(av.source, group ? info->own : info->destination, sizeof(av.source));
-	memcpy(av.destination, info->source, sizeof(av.destination));
-	return av;
+		return qp->route;
+	route_reverse(&info->route, &back);
+	if (group)
+		memcpy(back.source, info->own, sizeof(back.source));
+	return back;
 }
 
 /* The marks of a process are in one order, whichever of its QPs made them. */
 static bool is_same_source(const struct echo *a, const struct echo *b)
 {
 	return qpn_slot(a->qpn) == qpn_slot(b->qpn) && a->group == b->group &&
-	       !memcmp(a->av.destination, b->av.destination, sizeof(a->av.destination));
+	       !memcmp(a->route.destination, b->route.destination, sizeof(a->route.destination));
 }
 
 static void echo_owe(struct echoes *echoes, const struct echo *echo)
@@ -115,9 +113,9 @@ void echo_note(struct qp_call *call, const struct packet *packet, const struct r
 	if (!packet->echo_request || (group && !memcmp(info->own, unknown, sizeof(unknown))))
 		return;
 	echo.qpn = qp_is(qp, QP_DATAGRAM) ? packet->deth.source_qpn : qp->attr.dest_qp_num;
-	echo.av = way_back(qp, info, group);
+	echo.route = way_back(qp, info, group);
 	if (group)
-		echo.group = path_group(info->destination);
+		echo.group = path_group(info->route.destination);
 	echo_owe(echoes, &echo);
 	if (receives > echoes->receives_wanted)
 		echoes->receives_wanted = receives;
@@ -191,7 +189,7 @@ static void echo_emit(struct transmit *transmit, const struct echo *echo)
 	packet.echo.psn = echo->psn;
 	packet.echo.qpn = qp->number;
 	packet.echo.group = echo->group;
-	transmit_packet(transmit, &packet, &echo->av);
+	transmit_packet(transmit, &packet, &echo->route);
 }
 
 void echo_transmit(struct transmit *transmit)
@@ -226,7 +224,7 @@ static struct path *echo_path_of(struct qp *qp, const struct packet *packet,
 
 	if (!qp->transport->paths)
 		return NULL;
-	memcpy(key.destination, info->source, sizeof(key.destination));
+	memcpy(key.destination, info->route.source, sizeof(key.destination));
 	if (packet->echo.group)
 		key = path_key_of_group(packet->echo.group);
 	return path_get_known(qp->transport->paths, &key);
@@ -239,7 +237,7 @@ static struct path *echo_path_of(struct qp *qp, const struct packet *packet,
 static bool we_use_memory(const struct qp *qp, const struct packet *packet, const struct rx_info *info)
 	REQUIRES(qp->lock)
 {
-	return info->memory && !packet->echo.group && (qp_is(qp, QP_DATAGRAM) || qp->av.loopback);
+	return info->memory && !packet->echo.group && (qp_is(qp, QP_DATAGRAM) || qp->route.loopback);
 }
 
 enum drop echo_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)

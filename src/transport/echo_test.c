@@ -44,14 +44,14 @@ static void a_datagram_that_asks_is_echoed_to_where_it_came_from(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_UD);
 
-	s->info.interface = 7;
+	s->info.route.roce.interface = 7;
 	receive_asking(s, 0xabcdef, 0x99);
 	assert_int_equal(s->run_queue.count, 1);
 	assert_int_equal(transmit(s), 1);
 	expect_echo(s, 0, 0xabcdef, 0x99);
-	assert_memory_equal(s->batch->packet[0].av.destination, peer_address, 16);
-	assert_memory_equal(s->batch->packet[0].av.source, our_address, 16);
-	assert_int_equal(s->batch->packet[0].av.interface, 7);
+	assert_memory_equal(s->batch->packet[0].route.destination, peer_address, 16);
+	assert_memory_equal(s->batch->packet[0].route.source, our_address, 16);
+	assert_int_equal(s->batch->packet[0].route.roce.interface, 7);
 	expect_silence(s);
 	station_free(s);
 }
@@ -74,9 +74,9 @@ static void a_uc_packet_that_asks_is_echoed_to_the_peer(void **state)
 	receive_asking(s, 0, PEER_PSN);
 	assert_int_equal(transmit(s), 1);
 	expect_echo(s, 0, PEER_QPN, PEER_PSN);
-	assert_memory_equal(&s->batch->packet[0].av, &s->qp.av, sizeof(s->qp.av));
+	assert_memory_equal(&s->batch->packet[0].route, &s->qp.route, sizeof(s->qp.route));
 	/* Others are not the peer. */
-	s->info.source[15]++;
+	s->info.route.source[15]++;
 	receive_asking(s, 0, PEER_PSN + 1);
 	expect_silence(s);
 	station_free(s);
@@ -90,7 +90,7 @@ static void the_newest_for_each_process_is_echoed(void **state)
 	receive_asking(s, 0x008001, 1);
 	receive_asking(s, 0x008002, 2);		/* another QP of that process */
 	receive_asking(s, 0x00c001, 3);
-	s->info.source[15]++;
+	s->info.route.source[15]++;
 	receive_asking(s, 0x008001, 4);		/* a process of another host */
 	count = transmit(s);
 	assert_int_equal(count, 3);
@@ -142,7 +142,7 @@ static void multicast_is_echoed_by_an_address_of_ours_or_not_at_all(void **state
 	packet.dest_qpn = QPN_MULTICAST;
 	packet.deth.qkey = 0x1234;
 	packet.deth.source_qpn = PEER_QPN;
-	memcpy(s->info.destination, group_address, 16);
+	memcpy(s->info.route.destination, group_address, 16);
 	receive(s, &packet);
 	expect_silence(s);
 	memcpy(s->info.own, our_address, 16);
@@ -150,8 +150,8 @@ static void multicast_is_echoed_by_an_address_of_ours_or_not_at_all(void **state
 	assert_int_equal(transmit(s), 1);
 	expect_echo(s, 0, PEER_QPN, 9);
 	assert_int_equal(sent(s, 0).echo.group, path_group(group_address));
-	assert_memory_equal(s->batch->packet[0].av.source, our_address, 16);
-	assert_memory_equal(s->batch->packet[0].av.destination, peer_address, 16);
+	assert_memory_equal(s->batch->packet[0].route.source, our_address, 16);
+	assert_memory_equal(s->batch->packet[0].route.destination, peer_address, 16);
 	station_free(s);
 }
 
@@ -283,8 +283,8 @@ static struct ah *ah_new(const uint8_t address[16])
 
 	assert_non_null(ah);
 	ah->references = 1;
-	memcpy(ah->av.source, our_address, 16);
-	memcpy(ah->av.destination, address, 16);
+	memcpy(ah->route.source, our_address, 16);
+	memcpy(ah->route.destination, address, 16);
 	return ah;
 }
 
@@ -354,9 +354,9 @@ static void check_sender(struct station *s, struct ah *ah)
 	assert_in_range(s->qp.path->flow.taken_bytes, FLOW_LIMIT_UNHEARD - flow_cost(MTU),
 			FLOW_LIMIT_UNHEARD);
 	/* Not by others, and not for what did not ask. */
-	s->info.source[15]++;
+	s->info.route.source[15]++;
 	receive_echo(s, mark);
-	s->info.source[15]--;
+	s->info.route.source[15]--;
 	receive_echo(s, psn_add(mark, 1));
 	assert_false(wants_to_send(s));
 	assert_int_equal(station_counter(s, COUNTER_RX_RESPONSE), 2);
@@ -490,7 +490,7 @@ static void echoes_tell_where_packets_go(void **state)
 		struct ah *ah = ah_new(peer_address);
 		uint32_t mark = fill(s, ah, &count);
 
-		s->qp.av.loopback = rows[i].loopback;
+		s->qp.route.loopback = rows[i].loopback;
 		s->info.memory = rows[i].by_memory;
 		receive_echo(s, mark);
 		assert_int_equal(s->qp.path->flow.memory, rows[i].memory);

@@ -34,7 +34,7 @@ static void note_packet(struct transmit *transmit, struct tx_note *note)
 				  .state = (uint8_t)(qp->state + 1) };
 }
 
-void transmit_packet(struct transmit *transmit, struct packet *packet, const struct av *av)
+void transmit_packet(struct transmit *transmit, struct packet *packet, const struct route *route)
 {
 	struct tx_batch *batch = transmit->batch;
 	struct tx_packet *entry = &batch->packet[batch->count];
@@ -51,7 +51,7 @@ void transmit_packet(struct transmit *transmit, struct packet *packet, const str
 	entry->bytes = (uint32_t)bytes;
 	entry->source_qpn = transmit->call->qp->number;
 	entry->dest_qpn = packet->dest_qpn;
-	entry->av = *av;
+	entry->route = *route;
 	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
 		note_packet(transmit, tx_batch_add_note(batch));
 	batch->used += bytes + ICRC_BYTES;

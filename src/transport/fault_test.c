@@ -294,7 +294,7 @@ static void bench_open(struct bench *bench, enum bench_service service, const st
 	struct station *s = station_rts(service == ON_UC ? IBV_QPT_UC : IBV_QPT_RC);
 
 	*bench = (struct bench){ .s = s, .service = service };
-	s->qp.av.loopback = true;
+	s->qp.route.loopback = true;
 	if (service != ON_UC)
 		station_reserve(s, 4);
 	agree(s);

@@ -206,7 +206,7 @@ void explain_request(struct qp_call *call, const struct send_wqe *wqe, enum ibv_
 		"qp 0x%06x: %s of %u bytes (wr_id 0x%llx) to qp 0x%06x at %s failed: %s; %s%s%s",
 		call->qp->number, wqe_name(wqe), wqe->length, (unsigned long long)wqe->wr_id,
 		wqe->ah ? wqe->remote_qpn : call->qp->attr.dest_qp_num,
-		address_text(wqe->ah ? wqe->ah->av.destination : call->qp->av.destination, peer),
+		address_text(wqe->ah ? wqe->ah->route.destination : call->qp->route.destination, peer),
 		statuses[status].text, call->why, call->why[0] ? "; " : "", advice);
 }
 

@@ -183,7 +183,7 @@ static inline bool transmit_has_room(struct transmit *transmit)
 /* Where the payload of the next packet goes. */
 uint8_t *transmit_payload(struct transmit *transmit, const struct opcode *op);
 /* Write the headers in front of it and close the packet. */
-void transmit_packet(struct transmit *transmit, struct packet *packet, const struct av *av);
+void transmit_packet(struct transmit *transmit, struct packet *packet, const struct route *route);
 /*
  * A packet of ours to the connected peer: BTH fields that are always the same. A @code of RC becomes
  * that of the QP's service.

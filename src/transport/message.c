@@ -344,7 +344,7 @@ static bool is_next(const struct qp *qp, const struct local_message *message) RE
 {
 	const struct responder *responder = &qp->responder;
 
-	return is_of_its_type(qp, message) && qp->av.loopback &&
+	return is_of_its_type(qp, message) && qp->route.loopback &&
 	       (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD) &&
 	       qp->attr.dest_qp_num == message->source_qpn &&
 	       responder->message_sequence == message->sequence && transport_between_messages(qp);

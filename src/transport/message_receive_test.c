@@ -488,7 +488,7 @@ static void the_first_message_in_rtr_establishes_communication(void **state)
 	struct station *s = station_new(IBV_QPT_RC);
 	struct local_message message;
 
-	s->qp.av.loopback = true;
+	s->qp.route.loopback = true;
 	station_move(s, IBV_QPS_RTR);
 	post_recv(s, 1, 8);
 	message = next_message(s, 8);
@@ -537,7 +537,7 @@ static void sequence_numbers_wrap_at_24_bits(void **state)
 	struct local_message message;
 	uint32_t i;
 
-	s->qp.av.loopback = true;
+	s->qp.route.loopback = true;
 	station_move(s, IBV_QPS_RTR);
 	agree(s);
 	s->qp.responder.message_sequence = 0xfffffe;
@@ -590,7 +590,7 @@ static void invalidates_no_window(struct objection *o)
 
 static void does_not_come_from_this_host(struct objection *o)
 {
-	o->s->qp.av.loopback = false;
+	o->s->qp.route.loopback = false;
 }
 
 static void comes_to_a_qp_of_another_type(struct objection *o)
@@ -612,7 +612,7 @@ static void a_message_is_refused_that(void (*objects)(struct objection *))
 	before = qp->responder;
 	assert_int_equal(receive_message(o.s, &o.message), MESSAGE_REFUSED);
 	qp->type = IBV_QPT_RC;
-	qp->av.loopback = true;
+	qp->route.loopback = true;
 	expect_no_wc(&o.s->recv_cq);
 	expect_silence(o.s);
 	assert_int_equal(qp->state, IBV_QPS_RTS);

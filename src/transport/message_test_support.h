@@ -35,7 +35,7 @@ static inline struct station *station_inside(void)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
 
-	s->qp.av.loopback = true;
+	s->qp.route.loopback = true;
 	station_reserve(s, s->qp.attr.max_dest_rd_atomic);
 	agree(s);
 	return s;
@@ -50,7 +50,7 @@ static inline struct station *station_opposite(void)
 	s->qp.attr.dest_qp_num = OUR_QPN;
 	s->qp.attr.sq_psn = PEER_PSN;
 	s->qp.attr.rq_psn = OUR_PSN;
-	s->qp.av.loopback = true;
+	s->qp.route.loopback = true;
 	station_move(s, IBV_QPS_RTR);
 	station_move(s, IBV_QPS_RTS);
 	station_reserve(s, s->qp.attr.max_dest_rd_atomic);

@@ -15,7 +15,7 @@ bool transport_awaits_presence(const struct qp *qp, uint64_t now_ns)
 {
 	const struct requester *requester = &qp->requester;
 
-	if (!qp_is(qp, QP_RELIABLE) || !qp->av.loopback ||
+	if (!qp_is(qp, QP_RELIABLE) || !qp->route.loopback ||
 	    (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD))
 		return false;
 	return (requester->local_messages || (!requester->rnr_until_ns && presence_awaits_packets(requester))) &&
@@ -31,7 +31,7 @@ static void presence_explain(const struct qp_call *call, const char *how) REQUIR
 		"qp 0x%06x: the process of its peer, qp 0x%06x at %s, takes nothing "
 		      "(it is %s): requests wait until it goes on or ends, as an adapter answers for a "
 		      "process that is stopped", qp->number, qp->attr.dest_qp_num,
-		      address_text(qp->av.destination, peer), how);
+		      address_text(qp->route.destination, peer), how);
 }
 
 static void presence_stopped(struct qp_call *call, const char *how) REQUIRES(call->qp->lock)

@@ -33,7 +33,7 @@ static struct station *station_of_host(void)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
 
-	s->qp.av.loopback = true;
+	s->qp.route.loopback = true;
 	return s;
 }
 
@@ -192,7 +192,7 @@ static void who_is_not_asked_for(void **state)
 	post(s, IBV_WR_SEND, 1, 8);
 	transmit(s);
 	assert_false(awaits_presence(s, 10 * timeout_of(s)));
-	s->qp.av.loopback = true;
+	s->qp.route.loopback = true;
 	assert_false(awaits_presence(s, timeout_of(s) - 1));
 	assert_true(awaits_presence(s, timeout_of(s)));
 	s->qp.requester.rnr_until_ns = s->now_ns + 1;	/* it said when to come again */

@@ -130,7 +130,7 @@ static bool send_placement(struct transmit *transmit, struct resource *resource)
 	struct packet packet;
 
 	begin_response(transmit, &packet, OPCODE_RC_READ_RESPONSE_ONLY, resource);
-	transmit_packet(transmit, &packet, &transmit->call->qp->av);
+	transmit_packet(transmit, &packet, &transmit->call->qp->route);
 	response_done(&transmit->call->qp->responder, resource);
 	return true;
 }
@@ -142,7 +142,7 @@ static bool send_atomic(struct transmit *transmit, struct resource *resource)
 
 	begin_response(transmit, &packet, OPCODE_RC_ATOMIC_ACKNOWLEDGE, resource);
 	packet.atomic_original = resource->original;
-	transmit_packet(transmit, &packet, &transmit->call->qp->av);
+	transmit_packet(transmit, &packet, &transmit->call->qp->route);
 	response_done(&transmit->call->qp->responder, resource);
 	return true;
 }
@@ -238,7 +238,7 @@ static bool send_read(struct transmit *transmit, struct resource *resource)
 		responder_fault(transmit->call, fault, psn);
 		return false;
 	}
-	transmit_packet(transmit, &packet, &qp->av);
+	transmit_packet(transmit, &packet, &qp->route);
 	resource->send_psn = psn_add(resource->send_psn, 1);
 	if (left > qp->mtu)
 		return true;

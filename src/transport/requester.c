@@ -299,7 +299,7 @@ static bool requester_write_packet(struct transmit *transmit, struct send_wqe *w
 	}
 	transmit->request_index = (int)transmit->batch->count;
 	transmit->wqe = wqe;
-	transmit_packet(transmit, packet, &qp->av);
+	transmit_packet(transmit, packet, &qp->route);
 	transmit->wqe = NULL;
 	return true;
 }
@@ -521,7 +521,7 @@ static uint64_t graceful_ack_timeout(const struct qp *qp) REQUIRES(qp->lock)
 {
 	uint64_t timeout_ns = requester_ack_timeout(qp), most_ns = GRACE_NS / (qp->attr.retry_cnt + 1u);
 
-	if (qp->av.loopback || timeout_ns >= most_ns)
+	if (qp->route.loopback || timeout_ns >= most_ns)
 		return timeout_ns;
 	return GRACE_TIMES * timeout_ns < most_ns ? GRACE_TIMES * timeout_ns : most_ns;
 }
@@ -606,7 +606,7 @@ static void explain_patience(struct qp_call *call) REQUIRES(call->qp->lock)
 			    "(to RTS) with timeout "
 			    "14 and retry_cnt 7 would end it%s%s", qp->number, wqe_name(wqe),
 			    (unsigned long long)wqe->wr_id, qp->attr.dest_qp_num,
-			    address_text(qp->av.destination, peer), *words ? "; " : "", words);
+			    address_text(qp->route.destination, peer), *words ? "; " : "", words);
 }
 
 static void probe_timed_out(struct qp_call *call) REQUIRES(call->qp->lock)

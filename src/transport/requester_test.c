@@ -181,7 +181,7 @@ static void silence_is_probed_before_the_ack_timeout(void **state)
 
 static bool is_through_memory(const struct qp *qp)
 {
-	return qp->av.loopback;
+	return qp->route.loopback;
 }
 
 /* A peer of this host that does not answer has no processor; when it gets one, it finds all that was sent. */
@@ -190,7 +190,7 @@ static void what_goes_through_memory_is_not_probed_as_soon(void **state)
 	struct station *s = station_rts(IBV_QPT_RC);
 
 	s->transport.loses_nothing = is_through_memory;
-	s->qp.av.loopback = true;
+	s->qp.route.loopback = true;
 	post(s, IBV_WR_RDMA_WRITE, 1, 3 * MTU);
 	assert_int_equal(transmit(s), 3);
 	pass_time(s, 2 * MILLISECOND);
@@ -267,7 +267,7 @@ static void a_dead_peer_is_given_up_after_retry_cnt_timeouts(void **state)
 	uint64_t timeout_ns = ack_timeout_ns(14), patience_ns;
 
 	/* Its host says nothing of it. The first transmission and two retries, each for the whole timeout. */
-	s->qp.av.loopback = true;
+	s->qp.route.loopback = true;
 	patience_ns = patience_of(s);
 	assert_in_range(patience_ns, 3 * timeout_ns, 3 * timeout_ns + 5 * MILLISECOND);
 	station_free(s);
@@ -310,7 +310,7 @@ static void a_destroyed_peer_is_given_up_after_the_last_retry_and_explained(void
 	const struct refusal told = { .why = DROP_NO_QP, .psn = s->qp.requester.una_psn };
 	char words[REFUSAL_WORDS];
 
-	s->qp.av.loopback = true;
+	s->qp.route.loopback = true;
 	transport_refused(&s->qp, &told);
 	assert_true(refusal_words(&s->qp, words));
 	assert_non_null(strstr(words, "has no qp"));

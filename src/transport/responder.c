@@ -103,7 +103,7 @@ void responder_fail(struct qp_call *call, enum fault fault)
 		explain_about(about, OF(QP, qp->number),
 			"qp 0x%06x: request of qp 0x%06x at %s refused (%s): %s; this "
 			      "QP is now in error%s", qp->number, qp->attr.dest_qp_num,
-			      address_text(qp->av.destination, peer), row->name, call->why,
+			      address_text(qp->route.destination, peer), row->name, call->why,
 			      !qp_is(qp, QP_RELIABLE) ? "" :
 			      row->answer != FAULT_ANSWER_NONE ? ", the peer gets a NAK" :
 			      ", the peer gets no answer (IBTA 9.9.6.3, class J)");
@@ -274,7 +274,7 @@ void responder_acknowledge(struct transmit *transmit)
 		responder_ack_syndrome(qp) : responder->answer_syndrome;
 	packet.aeth.msn = responder->msn;
 	packet.becn = responder->echo_congestion;
-	transmit_packet(transmit, &packet, &qp->av);
+	transmit_packet(transmit, &packet, &qp->route);
 	if (responder->answer == ANSWER_ACK) {
 		responder->acked = true;
 		responder->acked_psn = responder->answer_psn;

@@ -524,10 +524,10 @@ static void strangers_and_wrong_services_are_dropped(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
 
-	s->info.source[15]++;
+	s->info.route.source[15]++;
 	receive_data(s, OPCODE_RC_WRITE_ONLY, PEER_PSN, 8);
 	assert_int_equal(station_counter(s, COUNTER_RX_ADDRESS), 1);
-	s->info.source[15]--;
+	s->info.route.source[15]--;
 	receive_data(s, OPCODE_UC_WRITE_ONLY, PEER_PSN, 8);
 	assert_int_equal(station_counter(s, COUNTER_RX_QP_TYPE), 1);
 	station_move(s, IBV_QPS_RESET);

@@ -25,7 +25,7 @@ static struct station *station_of_tags(void) UNCHECKED_LOCKS
 	transport_fini(&s->qp);
 	assert_int_equal(transport_init(&s->qp), 0);
 	s->qp.sends_itself = true;
-	s->qp.av.loopback = true;
+	s->qp.route.loopback = true;
 	station_reserve(s, s->qp.attr.max_dest_rd_atomic);
 	station_move(s, IBV_QPS_RTR);
 	station_move(s, IBV_QPS_RTS);

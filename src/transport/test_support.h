@@ -85,11 +85,12 @@ static inline void station_attributes(struct station *station)
 			IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | ACCESS_FLUSH_GLOBAL,
 		.max_rd_atomic = 4, .max_dest_rd_atomic = 4, .timeout = 14, .retry_cnt = 2,
 		.rnr_retry = 2, .min_rnr_timer = 12, .qkey = 0x1234 };
-	memcpy(qp->av.source, our_address, 16);
-	memcpy(qp->av.destination, peer_address, 16);
+	qp->route.link = station->info.route.link = ROUTE_ROCE_V2;
+	memcpy(qp->route.source, our_address, 16);
+	memcpy(qp->route.destination, peer_address, 16);
 	memcpy(key.destination, peer_address, 16);
-	memcpy(station->info.source, peer_address, 16);
-	memcpy(station->info.destination, our_address, 16);
+	memcpy(station->info.route.source, peer_address, 16);
+	memcpy(station->info.route.destination, our_address, 16);
 	qp->path = path_get(&station->paths, &key);
 	assert_non_null(qp->path);
 }

@@ -103,9 +103,7 @@ bool transport_takes_packets(enum ibv_qp_state state)
 /* IBTA 9.6.1.2.3 and A17: a connected QP accepts packets of its peer only. */
 static bool is_from_peer(const struct qp *qp, const struct rx_info *info)
 {
-	return qp_is(qp, QP_DATAGRAM) ||
-	       (!memcmp(info->source, qp->av.destination, sizeof(info->source)) &&
-		!memcmp(info->destination, qp->av.source, sizeof(info->destination)));
+	return qp_is(qp, QP_DATAGRAM) || route_is_from_peer(&qp->route, &info->route);
 }
 
 void note_established(struct qp_call *call)
@@ -185,7 +183,7 @@ enum drop transport_receive(struct qp *qp, const struct packet *packet, const st
 	}
 	if (__builtin_expect(why != DROP_NONE, 0)) {
 		count_drop(&call, why);
-		drop_explain(why, qp, packet, info->source);
+		drop_explain(why, qp, packet, info->route.source);
 		refusal_note_drop(why, qp, packet, info->refused);
 	}
 	qp_call_end(&call);

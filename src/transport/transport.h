@@ -63,18 +63,14 @@ struct transport {
 
 struct frame;
 
-/* Where a received packet came from, for address checks and the GRH of UD receives. */
+/* How a received packet came. */
 struct rx_info {
-	uint8_t source[16], destination[16];	/* IPv4: v4-mapped */
+	struct route route;			/* that it took: the source is its sender */
 	uint8_t own[16];			/* multicast: to answer from; zero: not known */
-	uint32_t flow_label;			/* IPv6 */
-	uint8_t traffic_class, hop_limit;
 	bool ecn_marked;			/* IP header said congestion experienced */
-	bool loopback;				/* came from this process by its own link */
 	bool deny_receive;			/* as if no receive were posted (VERBATIM_FAULT=rnr) */
 	struct refusal *refused;		/* out: a request dropped without an answer, why; or NULL */
 	bool memory;				/* came through memory from a process of this host */
-	uint32_t interface;			/* of arrival, for scoped addresses; 0: not known */
 };
 
 /* Setup call, allocates: empty requester and responder. 0 or ENOMEM. */

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "object/ah.h"
+#include "object/route.h"
 #include "wire/packet.h"
 
 #define TX_PACKETS_MAX	256u
@@ -23,7 +23,7 @@ struct tx_packet {
 	uint32_t offset;		/* in data */
 	uint32_t bytes;			/* BTH to the last pad byte; ICRC_BYTES of room follow */
 	uint32_t source_qpn, dest_qpn;
-	struct av av;
+	struct route route;
 };
 
 /* For a trace: of which request, and in which state of its QP. Written while packets are traced. */

@@ -17,17 +17,6 @@
 
 #define QKEY_PRIVILEGED 0x80000000u	/* the sender's own Q_Key is meant (IBTA 10.2.5) */
 
-/*
- * The kind of packet, which the completion of a UD receive has to tell (annex A17.4.5.1). struct
- * ibv_wc has no field for it. There are no service levels on RoCE, so mlx5 puts it into sl, and
- * UCX looks for it there.
- */
-enum packet_type {
-	PACKET_TYPE_IPV6 = 1,		/* bits 0 to 2; 0: a GRH (RoCEv1) */
-	PACKET_TYPE_IPV4 = 2,
-	PACKET_TYPE_UDP = 8,		/* bit 3: with a UDP header (RoCEv2) */
-};
-
 /* ---- waiting and time ---- */
 
 /* The QP waits for room, and has not got its turn. */
@@ -117,7 +106,7 @@ static bool send_datagram(struct transmit *transmit, const struct send_wqe *wqe,
 	packet.dest_qpn = wqe->remote_qpn & QPN_MASK;
 	packet.solicited = wqe->flags & IBV_SEND_SOLICITED;
 	packet.echo_request = mark;
-	packet.default_gid = wqe->ah->av.default_gid;
+	packet.default_gid = wqe->ah->route.default_gid;
 	packet.deth.qkey = wqe->remote_qkey & QKEY_PRIVILEGED ? qp->attr.qkey : wqe->remote_qkey;
 	packet.deth.source_qpn = qp->number;
 	packet.imm = wqe->imm;
@@ -125,7 +114,7 @@ static bool send_datagram(struct transmit *transmit, const struct send_wqe *wqe,
 	if (!unreliable_gather(transmit, wqe, 0, &packet))
 		return false;
 	transmit->wqe = wqe;
-	transmit_packet(transmit, &packet, &wqe->ah->av);
+	transmit_packet(transmit, &packet, &wqe->ah->route);
 	transmit->wqe = NULL;
 	requester->send_psn = psn_add(requester->send_psn, 1);
 	finish_send(transmit->call, IBV_WC_SUCCESS);
@@ -146,7 +135,7 @@ static bool send_connected(struct transmit *transmit, struct send_wqe *wqe, bool
 	if (!unreliable_gather(transmit, wqe, offset_of(qp, psn, wqe->first_psn), &packet))
 		return false;
 	transmit->wqe = wqe;
-	transmit_packet(transmit, &packet, &qp->av);
+	transmit_packet(transmit, &packet, &qp->route);
 	transmit->wqe = NULL;
 	requester->send_psn = psn_add(psn, 1);
 	if (psn == wqe->last_psn)
@@ -308,96 +297,36 @@ enum drop uc_receive(struct qp_call *call, const struct packet *packet)
 
 /* ---- receiving: UD ---- */
 
-static uint16_t ipv4_checksum(const uint8_t header[20])
-{
-	uint32_t sum = 0;
-	unsigned i;
-
-	for (i = 0; i < 20; i += 2)
-		sum += get_be16(header + i);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t)~sum;
-}
-
-/* Of IPv4 packets the IP header is in the last 20 of the 40 bytes (RoCEv2 annex A17.4.5.1). */
-static void write_ipv4(uint8_t grh[GRH_BYTES], const struct rx_info *info, size_t udp_bytes)
-{
-	uint8_t *ip = grh + 20;
-
-	memset(grh, 0, GRH_BYTES);
-	ip[0] = 0x45;
-	ip[1] = info->traffic_class;
-	put_be16(ip + 2, (uint16_t)(20 + udp_bytes));
-	put_be16(ip + 6, 0x4000);
-	ip[8] = info->hop_limit;
-	ip[9] = 17;
-	memcpy(ip + 12, info->source + 12, 4);
-	memcpy(ip + 16, info->destination + 12, 4);
-	put_be16(ip + 10, ipv4_checksum(ip));
-}
-
-static void write_ipv6(uint8_t grh[GRH_BYTES], const struct rx_info *info, size_t udp_bytes)
-{
-	put_be32(grh, 6u << 28 | (uint32_t)info->traffic_class << 20 | (info->flow_label & 0xfffff));
-	put_be16(grh + 4, (uint16_t)udp_bytes);
-	grh[6] = 17;
-	grh[7] = info->hop_limit;
-	memcpy(grh + 8, info->source, 16);
-	memcpy(grh + 24, info->destination, 16);
-}
-
-static bool unreliable_is_ipv4(const struct rx_info *info)
-{
-	return ip_addr_is_ipv4(info->destination) || ip_addr_is_ipv4(info->source);
-}
-
-static uint8_t packet_type(const struct rx_info *info)
-{
-	return PACKET_TYPE_UDP | (unreliable_is_ipv4(info) ? PACKET_TYPE_IPV4 : PACKET_TYPE_IPV6);
-}
-
-static void write_grh(uint8_t grh[GRH_BYTES], const struct rx_info *info,
-		      const struct packet *packet)
-{
-	size_t udp_bytes = 8 + packet_bytes(packet->op, packet->payload_bytes);
-
-	if (unreliable_is_ipv4(info))
-		write_ipv4(grh, info, udp_bytes);
-	else
-		write_ipv6(grh, info, udp_bytes);
-}
-
 /* By GID 0 that is no address of the interface: the GRH has the GIDs, and not what the packets carried. */
-static const struct rx_info *info_of_gids(const struct qp *qp, const struct packet *packet,
-					  const struct rx_info *info, struct rx_info *room)
+static const struct route *route_of_gids(const struct qp *qp, const struct packet *packet,
+					 const struct route *came, struct route *room)
 {
 	if (!packet->default_gid || !qp->transport->default_gid)
-		return info;
-	*room = *info;
+		return came;
+	*room = *came;
 	qp->transport->default_gid(qp, room->source);
 	memcpy(room->destination, room->source, 16);
 	return room;
 }
 
-static bool scatter_datagram(struct qp_call *call, const struct packet *packet,
-			     const struct rx_info *info) REQUIRES(call->qp->lock)
+static bool scatter_datagram(struct qp_call *call, const struct packet *packet, const struct route *came)
+	REQUIRES(call->qp->lock)
 {
 	uint8_t grh[GRH_BYTES];
 
-	write_grh(grh, info, packet);
+	route_write_grh(came, packet_bytes(packet->op, packet->payload_bytes), grh);
 	return !recv_scatter(call, 0, grh, GRH_BYTES, false) &&
 	       !recv_scatter(call, GRH_BYTES, packet->payload, (uint32_t)packet->payload_bytes, true);
 }
 
-enum drop ud_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *carried)
+enum drop ud_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
 {
-	struct rx_info room;
-	const struct rx_info *info = info_of_gids(call->qp, packet, carried, &room);
+	struct route room;
+	const struct route *came = route_of_gids(call->qp, packet, &info->route, &room);
 	struct ibv_wc wc = { .status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
 			     .byte_len = (uint32_t)(GRH_BYTES + packet->payload_bytes),
 			     .src_qp = packet->deth.source_qpn, .wc_flags = IBV_WC_GRH,
-			     .sl = packet_type(info) };
+			     .sl = route_header_type(came) };
 
 	if (packet->deth.qkey != call->qp->attr.qkey)
 		return DROP_QKEY;
@@ -405,7 +334,7 @@ enum drop ud_receive(struct qp_call *call, const struct packet *packet, const st
 		return DROP_UD_NO_RECEIVE;
 	if (GRH_BYTES + packet->payload_bytes > call->qp->responder.recv_bytes)
 		return DROP_UD_TOO_LONG;
-	if (!scatter_datagram(call, packet, info)) {
+	if (!scatter_datagram(call, packet, came)) {
 		responder_fail(call, FAULT_LOCAL_PROTECTION);
 		return DROP_NONE;
 	}

@@ -193,8 +193,8 @@ static struct ah *ah_new(const struct station *s)
 
 	assert_non_null(ah);
 	ah->references = 1;
-	memcpy(ah->av.source, our_address, 16);
-	memcpy(ah->av.destination, peer_address, 16);
+	memcpy(ah->route.source, our_address, 16);
+	memcpy(ah->route.destination, peer_address, 16);
 	return ah;
 }
 
@@ -226,7 +226,7 @@ static void a_datagram_goes_where_its_handle_says(void **state)
 	assert_int_equal(sent(s, 0).deth.source_qpn, OUR_QPN);
 	assert_int_equal(sent(s, 0).imm, 0x99);
 	assert_false(sent(s, 0).ack_request);
-	assert_memory_equal(s->batch->packet[0].av.destination, peer_address, 16);
+	assert_memory_equal(s->batch->packet[0].route.destination, peer_address, 16);
 	expect_wc(&s->send_cq, 1, IBV_WC_SUCCESS);
 	assert_int_equal(ah->references, 1);
 	ah_put(ah);
@@ -279,8 +279,8 @@ static void a_datagram_comes_behind_40_bytes_of_ipv4_header(void **state)
 	struct ibv_wc wc;
 	int i;
 
-	s->info.traffic_class = 0x88;
-	s->info.hop_limit = 63;
+	s->info.route.traffic_class = 0x88;
+	s->info.route.hop_limit = 63;
 	post_recv(s, 1, 100);
 	receive_datagram(s, 0x1234, 30);
 	wc = expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
@@ -308,11 +308,11 @@ static void a_datagram_comes_behind_a_grh_on_ipv6(void **state)
 	const uint8_t *grh = s->memory + 1024;
 	struct ibv_wc wc;
 
-	memset(s->info.source, 0xfd, 16);
-	memset(s->info.destination, 0xfc, 16);
-	s->info.traffic_class = 0x12;
-	s->info.flow_label = 0x54321;
-	s->info.hop_limit = 9;
+	memset(s->info.route.source, 0xfd, 16);
+	memset(s->info.route.destination, 0xfc, 16);
+	s->info.route.traffic_class = 0x12;
+	s->info.route.flow_label = 0x54321;
+	s->info.route.hop_limit = 9;
 	post_recv(s, 1, 100);
 	receive_datagram(s, 0x1234, 30);
 	wc = expect_wc(&s->recv_cq, 1, IBV_WC_SUCCESS);
@@ -320,8 +320,8 @@ static void a_datagram_comes_behind_a_grh_on_ipv6(void **state)
 	assert_int_equal(get_be32(grh), 0x61254321);
 	assert_int_equal(get_be16(grh + 4), 64);
 	assert_int_equal(grh[7], 9);
-	assert_memory_equal(grh + 8, s->info.source, 16);
-	assert_memory_equal(grh + 24, s->info.destination, 16);
+	assert_memory_equal(grh + 8, s->info.route.source, 16);
+	assert_memory_equal(grh + 24, s->info.route.destination, 16);
 	station_free(s);
 }
 
@@ -340,8 +340,8 @@ static void a_datagram_by_gid_0_has_a_grh_with_that_gid(void **state)
 
 	all_fe(&s->qp, gid);
 	s->transport.default_gid = all_fe;
-	s->info.traffic_class = 0xfc;
-	s->info.hop_limit = 9;
+	s->info.route.traffic_class = 0xfc;
+	s->info.route.hop_limit = 9;
 	post_recv(s, 1, 100);
 	packet.default_gid = true;
 	packet.deth.qkey = 0x1234;

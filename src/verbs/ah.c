@@ -5,6 +5,7 @@
  */
 #include <arpa/inet.h>
 
+#include "base/ip_addr.h"
 #include "verbs/check.h"
 #include "verbs/trace.h"
 #include "verbs/verbs.h"

@@ -5,6 +5,8 @@ The rules of ARCHITECTURE.md that can be read off the sources:  layering.py ROOT
 
   - #include lines of src/ go from layer to layer only where LAYERS allows it (those of unit
     tests may go anywhere: no product code can depend on them);
+  - what one link alone has of a route (an arm of `struct route`) is named by those who make routes, and by
+    those who send along them;
   - each source begins with the licence line and a comment that says what it is;
   - each C file is built: some meson.build (or a test script) names it.
 """
@@ -103,6 +105,23 @@ def bad_edges(root):
             yield from forbidden(layer, path, read(root, path))
 
 
+# The members of the union in object/route.h, and who may name them.
+ARM = re.compile(r'[.>](roce)\.')
+ARM_LAYERS = ('net', 'engine')
+ROUTE = ('src/object/route.h', 'src/object/route.c')
+
+
+def link_names(path, text):
+    return ['%s: "%s": an arm of struct route' % (path, match.group(0)) for match in ARM.finditer(text)]
+
+
+def link_bound(root):
+    for path in sorted(sources(root, 'src', ('.c', '.h'))):
+        layer = layer_of(os.path.relpath(path, 'src'))
+        if layer not in ARM_LAYERS and path not in ROUTE and not path.endswith(('_test.c', '_test.h')):
+            yield from link_names(path, read(root, path))
+
+
 def headless(root):
     for folder in ('src', 'tools', 'examples', 'bench', 'tests'):
         for path in sorted(sources(root, folder, CODE)):
@@ -152,6 +171,8 @@ def self_test():
             yield 'accepted in %s: %s' % (layer, line)
     for layer, line in right:
         yield from forbidden(layer, 'x', line)
+    if not link_names('x', 'qp->route.roce.interface') or link_names('x', 'qp->route.source'):
+        yield 'the arms of struct route are not told from its other members'
 
 
 def main():
@@ -159,6 +180,7 @@ def main():
     tap = Tap()
     tap.test('the layering check refuses what it has to', self_test())
     tap.test('includes go from layer to layer as the architecture says', bad_edges(root))
+    tap.test('what one link has of a route is named in net/ and engine/ alone', link_bound(root))
     tap.test('every source says its licence and what it is', headless(root))
     tap.test('every C file is built', unbuilt(root))
     tap.test('no C file is built twice', listed_twice(root))

@@ -272,7 +272,7 @@ static void hear_message(struct world *world, struct input *input)
 		enum message_fate fate;
 
 		world->input = input;
-		world->qp->av.loopback = near != 50;
+		world->qp->route.loopback = near != 50;
 		fate = host_receive_message(world->host, world->qp, &message);
 		while (fate == MESSAGE_FETCH && again--)
 			fate = host_fetch(world->host, world->qp, &message, copy_fetched, world);

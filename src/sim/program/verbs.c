@@ -232,10 +232,11 @@ static struct ibv_ah *verbs_ah(struct ibv_pd *pd, const uint8_t destination[16],
 	ah->ibv.pd = pd;
 	ah->ibv.context = pd->context;
 	ah->attr = *attr;
-	memcpy(ah->av.source, sim_here()->address, 16);
-	memcpy(ah->av.destination, destination, 16);
-	ah->av.hop_limit = 64;
-	ah->av.source_port = 0xc001;
+	ah->route.link = ROUTE_ROCE_V2;
+	memcpy(ah->route.source, sim_here()->address, 16);
+	memcpy(ah->route.destination, destination, 16);
+	ah->route.hop_limit = 64;
+	ah->route.source_port = 0xc001;
 	atomic_fetch_add(&to_pd(pd)->users, 1);
 	verbs_traced("ibv_create_ah", began_ns, 0);
 	return &ah->ibv;

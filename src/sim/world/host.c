@@ -219,7 +219,7 @@ static bool host_takes(struct sim_host *host, struct sim_host *from, const uint8
 
 enum drop host_receive(struct sim_host *host, struct sim_host *from, uint8_t *data, size_t bytes, bool damaged)
 {
-	struct rx_info info = { .hop_limit = 64 };
+	struct rx_info info = { .route = { .link = ROUTE_ROCE_V2, .hop_limit = 64 } };
 	struct effects effects;
 	struct packet packet;
 	enum drop why;
@@ -235,8 +235,8 @@ enum drop host_receive(struct sim_host *host, struct sim_host *from, uint8_t *da
 		host->statistics.no_qp++;
 		return drop_count(host->counters, DROP_NO_QP, 1);
 	}
-	memcpy(info.source, from->address, 16);
-	memcpy(info.destination, host->address, 16);
+	memcpy(info.route.source, from->address, 16);
+	memcpy(info.route.destination, host->address, 16);
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
 	why = transport_receive(qp, &packet, &info, host->sim->now_ns, &effects);
@@ -476,11 +476,12 @@ static void host_resolve(struct qp *qp, struct sim_host *host, const struct ibv_
 		qp->mtu = 128u << attr->path_mtu;
 	if (!(mask & IBV_QP_AV))
 		return;
-	memcpy(qp->av.source, host->address, 16);
-	memcpy(qp->av.destination, attr->ah_attr.grh.dgid.raw, 16);
-	qp->av.hop_limit = 64;
-	qp->av.source_port = 0xc001;
-	memcpy(key.destination, qp->av.destination, 16);
+	qp->route.link = ROUTE_ROCE_V2;
+	memcpy(qp->route.source, host->address, 16);
+	memcpy(qp->route.destination, attr->ah_attr.grh.dgid.raw, 16);
+	qp->route.hop_limit = 64;
+	qp->route.source_port = 0xc001;
+	memcpy(key.destination, qp->route.destination, 16);
 	if (!qp->path)
 		qp->path = sim_need(path_get(&host->paths, &key));
 }
@@ -653,10 +654,11 @@ struct ah *host_ah(struct sim_host *host, struct sim_host *to)
 
 	atomic_init(&ah->references, 1);
 	ah->ibv.pd = &host->pd.ibv;
-	memcpy(ah->av.source, host->address, 16);
-	memcpy(ah->av.destination, to->address, 16);
-	ah->av.hop_limit = 64;
-	ah->av.source_port = 0xc001;
+	ah->route.link = ROUTE_ROCE_V2;
+	memcpy(ah->route.source, host->address, 16);
+	memcpy(ah->route.destination, to->address, 16);
+	ah->route.hop_limit = 64;
+	ah->route.source_port = 0xc001;
 	return ah;
 }
 

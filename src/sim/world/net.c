@@ -162,7 +162,7 @@ static bool flight_joins(const struct tx_packet *first, const struct tx_packet *
 {
 	return next->bytes == first->bytes && next->source_qpn == first->source_qpn &&
 	       next->dest_qpn == first->dest_qpn &&
-	       !memcmp(&next->av, &first->av, sizeof(first->av));
+	       route_is_same(&next->route, &first->route);
 }
 
 static unsigned flight_burst(const struct tx_batch *batch, unsigned first)
@@ -184,7 +184,7 @@ void net_send(struct sim_host *from, struct tx_batch *batch)
 	from->statistics.batches += batch->count > 0;
 	for (first = 0; first < batch->count; first += n) {
 		const struct tx_packet *packet = &batch->packet[first];
-		struct sim_host *to = flight_host(from->sim, packet->av.destination);
+		struct sim_host *to = flight_host(from->sim, packet->route.destination);
 		bool lost = sim_chance(from->sim, from->rates.burst_loss);
 
 		n = flight_burst(batch, first);

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Routes: by which link, from which port and between which addresses packets travel. An address handle
+ * has one, a connected QP from its modify to RTR, and each packet that comes says which one it took. The
+ * port makes them (net/); the engine turns them into what a link sends. Members of all links are here,
+ * those of one link in the arm of its tag, which object/, transport/ and local/ leave alone.
+ */
+#ifndef VERBATIM_OBJECT_ROUTE_H
+#define VERBATIM_OBJECT_ROUTE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+enum route_link {
+	ROUTE_NONE,			/* not resolved */
+	ROUTE_ROCE_V2,			/* UDP port 4791, ICRC over IP addresses */
+};
+
+struct route {
+	/* Of both ends: IP addresses or GIDs; IPv4 is v4-mapped (::ffff:a.b.c.d) everywhere above the link. */
+	uint8_t source[16], destination[16];
+	uint32_t flow_label;
+	uint8_t traffic_class, hop_limit;
+	uint8_t link : 4;		/* enum route_link */
+	uint8_t port : 4;		/* number of the device's port, from 1; 0: not known */
+	bool loopback : 1;		/* the peer is in this host; of a packet: in this process */
+	bool default_gid : 1;		/* by GID 0 that is no address: the packets carry another */
+	uint16_t from_slot;		/* a connected QP's, to a peer on this host; else 0 */
+	uint16_t source_port;		/* of UDP, as a connected QP's packets have it: 0xC000..0xFFFF; else 0 */
+	union {
+		struct {
+			uint32_t interface;	/* index: scope of addresses, egress of groups; 0: not known */
+		} roce;
+	};
+};
+
+/* One in each QP, address handle and packet of a batch. */
+_Static_assert(sizeof(struct route) == 48, "a route is copied with each packet");
+
+static inline bool route_is_same(const struct route *a, const struct route *b)
+{
+	return !memcmp(a, b, sizeof(*a));
+}
+
+/* Did a packet that took @came leave from the peer that @route leads to? */
+static inline bool route_is_from_peer(const struct route *route, const struct route *came)
+{
+	return route->link == came->link && !memcmp(came->source, route->destination, sizeof(came->source)) &&
+	       !memcmp(came->destination, route->source, sizeof(came->destination));
+}
+
+/* The way back of a packet that took @came, with a hop limit that answers have. */
+void route_reverse(const struct route *came, struct route *back);
+
+#define ROUTE_GRH_BYTES	40u
+
+/*
+ * What precedes a UD message in its receive: the GRH, or the header in its place, of a packet that took
+ * @came, with @bytes of BTH to ICRC.
+ */
+void route_write_grh(const struct route *came, size_t bytes, uint8_t grh[ROUTE_GRH_BYTES]);
+
+/*
+ * The kind of packet, which the completion of a UD receive has to tell (annex A17.4.5.1). struct
+ * ibv_wc has no field for it. There are no service levels on RoCE, so mlx5 puts it into sl, and
+ * UCX looks for it there.
+ */
+enum header_type {
+	HEADER_GRH = 0,			/* bits 0 to 2 */
+	HEADER_IPV6 = 1,
+	HEADER_IPV4 = 2,
+	HEADER_UDP = 8,			/* bit 3: with a UDP header (RoCEv2) */
+};
+uint8_t route_header_type(const struct route *came);
+
+#endif

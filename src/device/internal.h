@@ -55,6 +55,7 @@ struct hca {
 	struct qp1 qp1;
 	int netdev_fd;			/* readable when interfaces have changed; or -1 */
 	void *observed;			/* the observer's (observer.h); NULL: there is none */
+	struct source interfaces, observer;
 
 	struct arena *arena;
 	size_t arena_bytes;

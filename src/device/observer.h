@@ -8,12 +8,12 @@
 struct hca;
 struct waiter;
 
-/* Tag of an observer's descriptors in the waiter. */
-#define OBSERVER_TAG 0x800u
-
 struct hca_observer {
-	/* Before the worker runs. The result is passed to the others; NULL: none of them is called. */
-	void *(*started)(struct hca *hca, struct waiter *waiter);
+	/*
+	 * Before the worker runs; @tag: of its descriptors in the waiter. The result is passed to
+	 * the others; NULL: none of them is called.
+	 */
+	void *(*started)(struct hca *hca, struct waiter *waiter, uint32_t tag);
 	/* The worker has ended. */
 	void (*stopped)(void *observer);
 	/* In a fork()ed child: close descriptors, touch nothing else. */

@@ -97,36 +97,57 @@ static bool process_is_connected_to(void *owner, uint32_t slot)
 
 #define CHANGES_MAX	64u	/* interfaces in one turn */
 
-static void process_chores(void *owner, uint32_t ready, uint64_t now_ns)
+static void interfaces_turn(struct source *source, bool ready, uint64_t now_ns)
 {
 	struct net_change changes[CHANGES_MAX];
-	struct hca *hca = owner;
+	struct hca *hca = source->owner;
 	unsigned count;
 
-	if (ready & WAIT_NETDEV) {
-		netdev_monitor_drain(hca->netdev_fd);
-		count = net_refresh(&hca->net, changes, CHANGES_MAX);
-		for (unsigned i = 0; i < count; i++)
-			qp1_interface_changed(&hca->qp1, &changes[i], now_ns);
-	}
-	qp1_chores(&hca->qp1, ready, now_ns);
-	if (hca->observed && ((ready & OBSERVER_TAG) || the_observer->deadline_ns(hca->observed) <= now_ns))
+	netdev_monitor_drain(hca->netdev_fd);
+	count = net_refresh(&hca->net, changes, CHANGES_MAX);
+	for (unsigned i = 0; i < count; i++)
+		qp1_interface_changed(&hca->qp1, &changes[i], now_ns);
+	qp1_interfaces_changed(&hca->qp1);
+}
+
+static void interfaces_abandon(struct source *source)
+{
+	const struct hca *hca = source->owner;
+
+	if (hca->netdev_fd >= 0)
+		close(hca->netdev_fd);
+}
+
+static void observer_turn(struct source *source, bool ready, uint64_t now_ns)
+{
+	const struct hca *hca = source->owner;
+
+	if (hca->observed)
 		the_observer->turn(hca->observed, now_ns);
 }
 
-static bool has_chores(void *owner)
+static uint64_t observer_asked(struct source *source)
 {
-	return qp1_has_chores(&((struct hca *)owner)->qp1);
+	const struct hca *hca = source->owner;
+
+	return hca->observed ? the_observer->deadline_ns(hca->observed) : TIME_NEVER;
 }
 
-static uint64_t chore_ns(void *owner)
+static void observer_abandon(struct source *source)
 {
-	struct hca *hca = owner;
-	uint64_t qp1_ns = qp1_chore_ns(&hca->qp1);
-	uint64_t observer_ns = hca->observed ? the_observer->deadline_ns(hca->observed) : TIME_NEVER;
+	const struct hca *hca = source->owner;
 
-	return qp1_ns < observer_ns ? qp1_ns : observer_ns;
+	if (hca->observed)
+		the_observer->abandoned(hca->observed);
 }
+
+static const struct source_ops source_of_interfaces = {
+	.name = "interfaces", .turn = interfaces_turn, .abandon = interfaces_abandon,
+};
+static const struct source_ops source_of_observer = {
+	.name = "observer", .turn = observer_turn, .asked_ns = observer_asked,
+	.abandon = observer_abandon,
+};
 
 static void process_send_final_acks(void *owner)
 {
@@ -143,9 +164,6 @@ static const struct engine_ops engine_ops = {
 	.receive_service = receive_service,
 	.multicast = process_multicast,
 	.is_connected_to = process_is_connected_to,
-	.chores = process_chores,
-	.has_chores = has_chores,
-	.chore_ns = chore_ns,
 	.process_ends = process_send_final_acks,
 	.may_leave = process_may_leave,
 };
@@ -192,7 +210,9 @@ static void process_init(struct hca *hca)
 	hca->engine.ops = &engine_ops;
 	hca->engine.owner = hca;
 	engine_init(&hca->engine);
+	source_register(&hca->engine.source.all, &hca->interfaces, &source_of_interfaces, hca);
 	qp1_init(&hca->qp1, &hca->engine, &hca->net);
+	source_register(&hca->engine.source.all, &hca->observer, &source_of_observer, hca);
 }
 
 static void process_release(struct hca *hca)
@@ -217,7 +237,7 @@ static void process_release(struct hca *hca)
 static int watch_interfaces(struct hca *hca)
 {
 	if (!netdev_monitor_open(&hca->netdev_fd))
-		return waiter_add(&hca->engine.waiter, hca->netdev_fd, WAIT_NETDEV);
+		return source_watch(&hca->engine.source.all, &hca->interfaces, hca->netdev_fd);
 	hca->netdev_fd = -1;
 	log_warn("no netlink notifications: changes of interfaces go unnoticed");
 	return 0;
@@ -240,6 +260,8 @@ static int process_start(struct hca **started)
 		err = process_allocate(hca);
 	if (!err)
 		err = engine_open(&hca->engine);
+	if (!err)
+		err = qp1_open(&hca->qp1);
 	if (err)
 		goto release;
 	hca->transport = (struct transport){ .mrs = &hca->mrs, .counters = hca->engine.counters,
@@ -249,7 +271,7 @@ static int process_start(struct hca **started)
 					     .loses_nothing = process_loses_nothing,
 					     .default_gid = process_gid_0 };
 	if (the_observer)
-		hca->observed = the_observer->started(hca, &hca->engine.waiter);
+		hca->observed = the_observer->started(hca, &hca->engine.waiter, hca->observer.tag);
 	err = watch_interfaces(hca);
 	if (!err)
 		err = engine_start(&hca->engine);
@@ -288,13 +310,8 @@ static void process_abandon(struct hca *hca)
 {
 	struct list *node;
 
-	if (hca->observed)
-		the_observer->abandoned(hca->observed);
 	engine_abandon(&hca->engine);
-	qp1_abandon(&hca->qp1);
 	net_abandon(&hca->net);
-	if (hca->netdev_fd >= 0)
-		close(hca->netdev_fd);
 	list_for_each(node, &hca->contexts)
 		list_entry(node, struct hca_context, node)->abandoned = true;
 }

@@ -19,8 +19,82 @@
 
 #define SLOT_BUFFER	65536u
 
+/* ---- its own sources: sockets, slots, bells and peers of this host ---- */
+
+static void sockets_abandon(struct source *source)
+{
+	struct engine *engine = source->owner;
+	int fds[8];
+	unsigned i, count = engine->link->ops->event_fds(engine->link, fds, 8);
+
+	for (i = 0; i < count; i++)
+		close(fds[i]);
+	steer_abandon(engine);
+	udp_abandon(engine->udp);
+}
+
+static void slots_woken(struct source *source)
+{
+	atomic_store(&((struct engine *)source->owner)->rx.slots_due, true);
+}
+
+static void slots_abandon(struct source *source)
+{
+	struct engine *engine = source->owner;
+	unsigned i;
+
+	for (i = 0; i < engine->qps.slot_count; i++)
+		slot_release(&engine->qps.slot[i]);
+}
+
+static void bells_woken(struct source *source)
+{
+	local_silence_bells(&((struct engine *)source->owner)->local);
+}
+
+static bool peers_are_due(struct source *source)
+{
+	return atomic_load(&((struct engine *)source->owner)->local.peers_due);
+}
+
+static uint64_t peers_asked(struct source *source)
+{
+	return local_deadline(&((struct engine *)source->owner)->local);
+}
+
+static void peers_turn(struct source *source, bool ready, uint64_t now_ns)
+{
+	struct engine *engine = source->owner;
+
+	if (ready || peers_are_due(source))
+		local_handle_peers(&engine->local);
+	local_reconnect(&engine->local, now_ns);
+}
+
+static void peers_abandon(struct source *source)
+{
+	struct engine *engine = source->owner;
+
+	slot_watch_abandon(engine->watch);
+	local_abandon(&engine->local);
+}
+
+static const struct source_ops source_of_sockets = {
+	.name = "sockets", .abandon = sockets_abandon,
+};
+static const struct source_ops source_of_slots = {
+	.name = "slots", .woken = slots_woken, .abandon = slots_abandon,
+};
+static const struct source_ops source_of_bells = { .name = "bells", .woken = bells_woken };
+static const struct source_ops source_of_peers = {
+	.name = "peers", .turn = peers_turn, .is_due = peers_are_due, .asked_ns = peers_asked,
+	.abandon = peers_abandon,
+};
+
 void engine_init(struct engine *engine)
 {
+	struct sources *all = &engine->source.all;
+
 	lock_init(&engine->progress);
 	lock_init(&engine->timers.lock);
 	lock_init(&engine->sleep.lock);
@@ -29,7 +103,15 @@ void engine_init(struct engine *engine)
 	list_init(&engine->rx.ethernet_ports);
 	atomic_init(&engine->timers.next_ns, TIME_NEVER);
 	atomic_init(&engine->worker.notice_ns, TIME_NEVER);
+	engine->worker.rebind_ns = TIME_NEVER;
 	engine->owner_watch_fd = -1;
+	sources_init(all, &engine->waiter);
+	source_register(all, &engine->source.bells, &source_of_bells, engine);
+	source_register(all, &engine->source.sockets, &source_of_sockets, engine);
+	source_register(all, &engine->source.peers, &source_of_peers, engine);
+	source_register(all, &engine->source.slots, &source_of_slots, engine);
+	source_register(all, &engine->source.port, &source_of_port, engine);
+	source_register(all, &engine->source.port_group, &source_of_port_group, engine);
 	engine->waiter.epoll_fd = engine->waiter.doorbell_fd = -1;
 	engine->waiter.nap_fd = engine->waiter.signal_fd = -1;
 }
@@ -138,8 +220,8 @@ static int open_local(struct engine *engine)
 	local->counters = engine->counters;
 	local->run_queue = &engine->run_queue;
 	local->waiter = &engine->waiter;
-	local->connect_tag = WAIT_CONNECT;
-	local->bells_tag = WAIT_BELLS;
+	local->connect_tag = engine->source.peers.tag;
+	local->bells_tag = engine->source.bells.tag;
 	local->packets_why = local->mode < LOCAL_RING ? engine_packets_why(engine) : NULL;
 	if (local->packets_why)
 		local->mode = LOCAL_RING;
@@ -170,9 +252,6 @@ int engine_open(struct engine *engine)
 		err = waiter_open(&engine->waiter);
 	if (!err)
 		err = slot_watch_open(&engine->watch);
-	if (!err)
-		err = waiter_add(&engine->waiter, slot_watch_event_fd(engine->watch),
-				 WAIT_PEER_EXIT);
 	if (!err)
 		err = slots_claim(engine);
 	if (!err)
@@ -235,22 +314,9 @@ static void close_fd(int fd)
 
 void engine_abandon(struct engine *engine)
 {
-	int fds[8];
-	unsigned i, count = engine->link->ops->event_fds(engine->link, fds, 8);
-
-	for (i = 0; i < count; i++)
-		close(fds[i]);
-	steer_abandon(engine);
-	udp_abandon(engine->udp);
-	slot_watch_abandon(engine->watch);
-	local_abandon(&engine->local);
-	if (engine->group)
-		port_group_abandon(engine->group);
-	for (i = 0; i < engine->qps.slot_count; i++)
-		slot_release(&engine->qps.slot[i]);
+	sources_abandon(&engine->source.all);
 	close_fd(engine->waiter.epoll_fd);
 	close_fd(engine->waiter.doorbell_fd);
 	close_fd(engine->waiter.nap_fd);
 	close_fd(engine->waiter.signal_fd);
-	close_fd(engine->owner_watch_fd);
 }

@@ -45,6 +45,7 @@
 #include "object/event.h"
 #include "object/qp.h"
 #include "platform/process_state.h"
+#include "platform/source.h"
 #include "platform/wait.h"
 #include "transport/transport.h"
 #include "wire/icrc.h"
@@ -53,19 +54,6 @@
 #define ENGINE_SLOTS_MAX	QP_SLOTS	/* object/arena.h */
 #define ENGINE_BATCHES		4u
 #define ENGINE_DEFERRED_MAX	64u	/* event queues that are raised at a time, after progress */
-
-/* Tags of the waiter (platform/wait.h), besides WAIT_DOORBELL. */
-#define WAIT_SOCKETS	0x2u
-#define WAIT_SLOTS	0x4u
-#define WAIT_NETDEV	0x8u
-#define WAIT_PORT_FREE	0x10u
-#define WAIT_GROUP	0x20u
-#define WAIT_ERRORS	0x40u
-#define WAIT_SERVICES	0x80u
-#define WAIT_PEER_EXIT	0x100u
-#define WAIT_CONNECT	0x200u
-#define WAIT_BELLS	0x400u
-/* 0x800u: of device/observer.h */
 
 /* Calls to the rooms above the engine; under engine->progress unless stated otherwise. */
 struct engine_ops {
@@ -81,11 +69,6 @@ struct engine_ops {
 	 * this host?
 	 */
 	bool (*is_connected_to)(void *owner, uint32_t slot);
-	/* By the worker, without locks. @ready: the tags that woke it. */
-	void (*chores)(void *owner, uint32_t ready, uint64_t now_ns);
-	/* By any thread: is there such a chore, and when is the next one? */
-	bool (*has_chores)(void *owner);
-	uint64_t (*chore_ns)(void *owner);
 	/* By the worker, without locks: the process is about to end. */
 	void (*process_ends)(void *owner);
 	/* Behind process_ends(): peers have heard of the end. False: ask again. */
@@ -174,6 +157,7 @@ struct worker {
 	_Atomic uint32_t state;		/* enum worker_state: the policy's, for other threads */
 	_Atomic uint64_t notice_ns;	/* worker_wake_after_unlock(): TIME_NEVER: none */
 	_Atomic uint64_t until_ns;	/* it sleeps on the sockets until then; 0: it does not */
+	uint64_t rebind_ns;		/* when it tries to bind port 4791 again; its own */
 	struct gathering gather;
 };
 
@@ -192,9 +176,15 @@ struct app_wait {
 	_Atomic uint64_t worker_until_ns;	/* the worker sleeps until then meanwhile */
 };
 
+/* What the engine's threads wait for and serve (platform/source.h); the engine's own. */
+struct engine_sources {
+	struct sources all;
+	struct source sockets, slots, bells, peers, port, port_group;
+};
+
 /*
  * Rooms above use counters, progress (to hold it), run_queue, link, udp, local, qps, watch, group,
- * waiter, reply.awaited and rx.services_due. The rest belongs to engine/.
+ * waiter, source.all, reply.awaited and rx.services_due. The rest belongs to engine/.
  */
 struct engine {
 	const struct engine_ops *ops;
@@ -221,6 +211,7 @@ struct engine {
 	struct reply reply;
 
 	struct waiter waiter;
+	struct engine_sources source;
 	struct worker worker;
 	struct sleep sleep;
 	struct app app;

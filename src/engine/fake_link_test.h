@@ -22,7 +22,8 @@ static struct {
 	struct datagram incoming[INCOMING_MAX];
 	unsigned incoming_count;
 	void (*when_receiving)(void);
-	unsigned management, multicast, chores, services;	/* calls */
+	unsigned management, multicast, services;	/* calls */
+	struct source chores;
 	bool has_chores;
 	uint64_t chore_ns;
 } fake;
@@ -85,15 +86,19 @@ static enum drop fake_multicast(void *owner, const struct packet *packet, struct
 	return DROP_NONE;
 }
 
-static bool fake_has_chores(void *owner)
+static bool fake_is_due(struct source *source)
 {
 	return fake.has_chores;
 }
 
-static uint64_t fake_chore_ns(void *owner)
+static uint64_t fake_asked_ns(struct source *source)
 {
 	return fake.chore_ns;
 }
+
+static const struct source_ops fake_chores = {
+	.name = "fake", .is_due = fake_is_due, .asked_ns = fake_asked_ns,
+};
 
 static bool fake_may_leave(void *owner, uint64_t now_ns)
 {
@@ -102,8 +107,7 @@ static bool fake_may_leave(void *owner, uint64_t now_ns)
 
 static const struct engine_ops fake_ops = {
 	.management = fake_management, .receive_service = fake_receive_service,
-	.multicast = fake_multicast, .has_chores = fake_has_chores, .chore_ns = fake_chore_ns,
-	.may_leave = fake_may_leave,
+	.multicast = fake_multicast, .may_leave = fake_may_leave,
 };
 
 static inline int engine_begin(void **state)
@@ -117,6 +121,7 @@ static inline int engine_begin(void **state)
 	engine->ops = &fake_ops;
 	engine->counters = &counters;
 	engine_init(engine);
+	source_register(&engine->source.all, &fake.chores, &fake_chores, NULL);
 	engine->link = &fake_link;
 	if (loopback_open(&engine->loopback, &counters))
 		return -1;

@@ -64,7 +64,10 @@ void port_settle(struct engine *engine);
 /* Forward the packets for other processes that wait in the sockets, before these are closed. */
 void port_drain(struct engine *engine);
 
+extern const struct source_ops source_of_port_group;
+
 /* worker.c */
+extern const struct source_ops source_of_port;
 int worker_start(struct engine *engine);
 void worker_stop(struct engine *engine);
 

@@ -15,19 +15,54 @@
 #define SETTLE_STEP_NS	50000u
 #define DRAINS_MAX	64u
 
+/* ---- the source: who shares the port ---- */
+
+static uint64_t group_deadline(struct source *source)
+{
+	const struct engine *engine = source->owner;
+
+	return engine->group ? port_group_deadline(engine->group) : TIME_NEVER;
+}
+
+static void group_turn(struct source *source, bool ready, uint64_t now_ns)
+{
+	struct engine *engine = source->owner;
+
+	lock_acquire(&engine->progress);
+	if (engine->group)
+		port_group_tick(engine->group, now_ns);
+	lock_release(&engine->progress);
+}
+
+static void group_abandon(struct source *source)
+{
+	const struct engine *engine = source->owner;
+
+	if (engine->group)
+		port_group_abandon(engine->group);
+}
+
+const struct source_ops source_of_port_group = {
+	.name = "port group", .turn = group_turn, .deadline_ns = group_deadline,
+	.abandon = group_abandon,
+};
+
+/* ---- binding ---- */
+
 static void watch_sockets(struct engine *engine)
 {
 	int fds[40];
 	unsigned i, count = engine->link->ops->event_fds(engine->link, fds, 40);
 
 	for (i = 0; i < count; i++) {
-		int err = waiter_add(&engine->waiter, fds[i], WAIT_SOCKETS);
+		int err = source_watch(&engine->source.all, &engine->source.sockets, fds[i]);
 
 		if (err && err != EEXIST)
 			log_error("cannot wait on socket %d: error %d", fds[i], err);
 	}
 	if (engine->group)
-		waiter_add(&engine->waiter, port_group_event_fd(engine->group), WAIT_GROUP);
+		source_watch(&engine->source.all, &engine->source.port_group,
+			     port_group_event_fd(engine->group));
 }
 
 /* Once a process: each device that is opened after all others were closed binds the port anew. */

@@ -63,7 +63,7 @@ static int qp_table_claim(struct engine *engine)
 			strerror(err));
 		goto free_table;
 	}
-	err = waiter_add(&engine->waiter, qps->slot[n].fd, WAIT_SLOTS);
+	err = source_watch(&engine->source.all, &engine->source.slots, qps->slot[n].fd);
 	if (err)
 		goto release_slot;
 	qps->next[n] = (uint32_t)random_u64() % QP_PER_SLOT;

@@ -6,13 +6,6 @@
 #include "local/ring.h"
 #include "platform/clock.h"
 
-uint64_t sleep_asked_for(struct engine *engine)
-{
-	uint64_t chore_ns = engine->ops->chore_ns(engine->owner), local_ns = local_deadline(&engine->local);
-
-	return chore_ns < local_ns ? chore_ns : local_ns;
-}
-
 static bool work_waits(struct engine *engine)
 {
 	return atomic_load(&engine->run_queue.count) > 0 || loopback_pending(engine->loopback) ||

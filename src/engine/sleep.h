@@ -16,7 +16,5 @@
 /* Publish; returns the time to sleep until @deadline_ns; 0: there is work; UINT64_MAX: for ever. */
 uint64_t sleep_begin(struct engine *engine, uint64_t deadline_ns);
 void sleep_end(struct engine *engine);
-/* Earliest deadline that other rooms asked the worker to keep. */
-uint64_t sleep_asked_for(struct engine *engine);
 
 #endif

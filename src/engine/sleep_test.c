@@ -146,9 +146,9 @@ static void who_has_waited_wakes_no_worker_for_the_next_events(void **state)
 
 static void the_earliest_of_what_others_asked_for_is_known(void **state)
 {
-	assert_int_equal(sleep_asked_for(engine), TIME_NEVER);
+	assert_int_equal(sources_asked(&engine->source.all), TIME_NEVER);
 	fake.chore_ns = 700;
-	assert_int_equal(sleep_asked_for(engine), 700);
+	assert_int_equal(sources_asked(&engine->source.all), 700);
 }
 
 int main(void)

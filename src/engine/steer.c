@@ -93,7 +93,8 @@ void steer_abandon(struct engine *engine)
 
 static int listen_wakes(struct engine *engine, struct ethernet_port *port)
 {
-	int err = waiter_add(&engine->waiter, port->socket.receive_fd, WAIT_SOCKETS);
+	int err = source_watch(&engine->source.all, &engine->source.sockets,
+			       port->socket.receive_fd);
 
 	if (err) {
 		explain("ibv_create_flow: the packet socket cannot be waited for: %s", strerror(err));
@@ -131,7 +132,7 @@ void steer_remove(struct engine *engine, struct steered_flow *flow)
 	list_remove(&flow->rule_node);
 	if (!list_empty(&port->flows))
 		return;
-	waiter_remove(&engine->waiter, port->socket.receive_fd);
+	source_unwatch(&engine->source.all, port->socket.receive_fd);
 	packet_socket_deafen(&port->socket);
 }
 

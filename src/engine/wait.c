@@ -18,8 +18,6 @@
 #include "platform/clock.h"
 #include "platform/wait.h"
 
-#define OUR_TAGS (WAIT_DOORBELL | WAIT_SOCKETS | WAIT_SLOTS | WAIT_BELLS | WAIT_FD)
-
 #define PASS_NS 50000u		/* for the worker to take a bell */
 
 struct app_sleep {
@@ -44,7 +42,9 @@ static bool pass_bell(struct engine *engine)
 {
 	uint64_t until_ns = atomic_load(&engine->worker.until_ns);
 
-	if (!until_ns || (sleep_asked_for(engine) >= until_ns && !engine->ops->has_chores(engine->owner)))
+	if (!until_ns ||
+	    (sources_asked(&engine->source.all) >= until_ns &&
+	     !sources_are_due(&engine->source.all)))
 		return false;
 	waiter_ring(&engine->waiter);
 	return true;
@@ -74,13 +74,10 @@ static void wait_make_progress(struct engine *engine, uint32_t ready)
 {
 	unsigned packets;
 
-	if (ready & WAIT_SLOTS)
-		atomic_store(&engine->rx.slots_due, true);
-	if (ready & WAIT_BELLS)
-		local_silence_bells(&engine->local);
+	sources_woken(&engine->source.all, ready);
 	engine_progress(engine, NULL, &packets);
-	if (engine->ops->has_chores(engine->owner) || atomic_load(&engine->local.peers_due) ||
-	    sleep_asked_for(engine) < atomic_load(&engine->wait.worker_until_ns))
+	if (sources_are_due(&engine->source.all) ||
+	    sources_asked(&engine->source.all) < atomic_load(&engine->wait.worker_until_ns))
 		waiter_wake_nap(&engine->waiter);
 	/* It is the worker's: we keep away a moment. If it is lost once more, we are back. */
 	if (pass_bell(engine))
@@ -106,18 +103,18 @@ static int wait_one_round(struct app_sleep *self, struct event_queue *queue, uin
 static int wait_for_event(struct app_sleep *self, struct event_queue *queue)
 {
 	struct engine *engine = self->engine;
-	uint32_t ready;
+	uint32_t ours = WAIT_DOORBELL | WAIT_FD | engine->source.all.anyones, ready;
 	int err;
 
 	do {
 		err = wait_one_round(self, queue, &ready);
-		if (ready & ~OUR_TAGS)
+		if (ready & ~ours)
 			waiter_wake_nap(&engine->waiter);
 		/*
 		 * Signal handlers that were put off run where this thread holds and promises
 		 * nothing.
 		 */
-		if (err || (ready & WAIT_FD) || (ready & ~OUR_TAGS) || call_is_owed() ||
+		if (err || (ready & WAIT_FD) || (ready & ~ours) || call_is_owed() ||
 		    atomic_load(&engine->worker.stopping))
 			return err;
 		wait_make_progress(engine, ready);

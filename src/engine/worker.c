@@ -27,11 +27,6 @@
 #define LEAVE_STEP_NS	50000u
 #define FAREWELL_STEP_NS	1000000u
 
-struct worker_turn {
-	struct policy policy;
-	uint64_t rebind_ns;
-};
-
 void worker_expect_sleepers(struct engine *engine)
 {
 	enum worker_state state = atomic_load_explicit(&engine->worker.state, memory_order_relaxed);
@@ -43,18 +38,6 @@ void worker_expect_sleepers(struct engine *engine)
 	atomic_store_explicit(&engine->wait.vouched, vouched, memory_order_relaxed);
 	if (wakes)
 		waiter_ring(&engine->waiter);
-}
-
-/* The next deadline of work that only the worker does. */
-static uint64_t next_chore(struct engine *engine, const struct worker_turn *turn)
-{
-	uint64_t deadline_ns = turn->rebind_ns;
-
-	if (engine->group && port_group_deadline(engine->group) < deadline_ns)
-		deadline_ns = port_group_deadline(engine->group);
-	if (sleep_asked_for(engine) < deadline_ns)
-		deadline_ns = sleep_asked_for(engine);
-	return deadline_ns;
 }
 
 static struct policy_view worker_look(struct engine *engine, bool rung)
@@ -73,16 +56,16 @@ static struct policy_view worker_look(struct engine *engine, bool rung)
 	return view;
 }
 
-static void worker_try_bind(struct engine *engine, struct worker_turn *turn)
+static void worker_try_bind(struct engine *engine)
 {
 	int watch_fd = engine->owner_watch_fd;
 
 	engine->owner_watch_fd = -1;
 	if (watch_fd >= 0) {
-		waiter_remove(&engine->waiter, watch_fd);
+		source_unwatch(&engine->source.all, watch_fd);
 		name_disconnect(watch_fd);
 	}
-	turn->rebind_ns = TIME_NEVER;
+	engine->worker.rebind_ns = TIME_NEVER;
 	lock_acquire(&engine->progress);
 	port_bind(engine);
 	lock_release(&engine->progress);
@@ -90,35 +73,41 @@ static void worker_try_bind(struct engine *engine, struct worker_turn *turn)
 		return;
 	engine->owner_watch_fd = port_owner_watch();
 	if (engine->owner_watch_fd < 0 ||
-	    waiter_add(&engine->waiter, engine->owner_watch_fd, WAIT_PORT_FREE))
-		turn->rebind_ns = clock_now_ns() + REBIND_NS;
+	    source_watch(&engine->source.all, &engine->source.port, engine->owner_watch_fd))
+		engine->worker.rebind_ns = clock_now_ns() + REBIND_NS;
 }
 
-static void worker_housekeeping(struct engine *engine, struct worker_turn *turn, uint32_t ready)
-{
-	uint64_t now_ns = clock_now_ns();
+/* ---- its own source: port 4791, while it is another user's ---- */
 
-	if (ready & WAIT_BELLS) {
-		local_silence_bells(&engine->local);
-		/*
-		 * The bell was for the thread that waits here, and is not rung again for its sleep.
-		 */
-		if (atomic_load(&engine->wait.active))
-			waiter_ring(&engine->waiter);
-	}
-	if ((ready & WAIT_CONNECT) || atomic_load(&engine->local.peers_due))
-		local_handle_peers(&engine->local);
-	local_reconnect(&engine->local, now_ns);
-	if (ready & WAIT_SLOTS)
-		atomic_store(&engine->rx.slots_due, true);
-	if ((ready & WAIT_PORT_FREE) || turn->rebind_ns <= now_ns)
-		worker_try_bind(engine, turn);
-	if (engine->group && ((ready & WAIT_GROUP) || port_group_deadline(engine->group) <= now_ns)) {
-		lock_acquire(&engine->progress);
-		port_group_tick(engine->group, now_ns);
-		lock_release(&engine->progress);
-	}
-	engine->ops->chores(engine->owner, ready, now_ns);
+static void port_turn(struct source *source, bool ready, uint64_t now_ns)
+{
+	worker_try_bind(source->owner);
+}
+
+static uint64_t port_deadline(struct source *source)
+{
+	return ((struct engine *)source->owner)->worker.rebind_ns;
+}
+
+static void port_abandon(struct source *source)
+{
+	const struct engine *engine = source->owner;
+
+	if (engine->owner_watch_fd >= 0)
+		close(engine->owner_watch_fd);
+}
+
+const struct source_ops source_of_port = {
+	.name = "port", .turn = port_turn, .deadline_ns = port_deadline, .abandon = port_abandon,
+};
+
+static void worker_housekeeping(struct engine *engine, uint32_t ready)
+{
+	sources_woken(&engine->source.all, ready);
+	/* The bell was for the thread that waits here, and is not rung again for its sleep. */
+	if ((ready & engine->source.bells.tag) && atomic_load(&engine->wait.active))
+		waiter_ring(&engine->waiter);
+	sources_turn(&engine->source.all, ready, clock_now_ns());
 }
 
 /* Ends when an application thread polls: it does this better. */
@@ -146,7 +135,7 @@ static void worker_linger(struct engine *engine)
 /* False: another thread makes progress. */
 static bool worker_make_progress(struct engine *engine, uint32_t ready)
 {
-	unsigned looks = ready & WAIT_SOCKETS ? UDP_LOOKS_MAX : 1, packets;
+	unsigned looks = ready & engine->source.sockets.tag ? UDP_LOOKS_MAX : 1, packets;
 
 	do
 		if (!engine_progress(engine, NULL, &packets))
@@ -166,7 +155,7 @@ static uint32_t sleep_on_all(struct engine *engine, uint64_t until_ns)
 
 	atomic_store(&engine->worker.until_ns, until_ns);
 	timeout_ns = sleep_begin(engine, until_ns);
-	if (sleep_asked_for(engine) < until_ns || engine->ops->has_chores(engine->owner))
+	if (sources_asked(&engine->source.all) < until_ns || sources_are_due(&engine->source.all))
 		timeout_ns = 0;
 	ready = waiter_wait(&engine->waiter, timeout_ns);
 	sleep_end(engine);
@@ -186,7 +175,8 @@ static uint32_t sleep_on_nap(struct engine *engine, const struct policy_rest *re
 			until_ns = rest->until_deep_ns;
 	}
 	atomic_store(&engine->wait.worker_until_ns, until_ns);
-	if (sleep_asked_for(engine) >= until_ns && !engine->ops->has_chores(engine->owner) && until_ns > now_ns)
+	if (until_ns > now_ns && sources_asked(&engine->source.all) >= until_ns &&
+	    !sources_are_due(&engine->source.all))
 		timeout_ns = until_ns == TIME_NEVER ? UINT64_MAX : until_ns - now_ns;
 	rung = waiter_idle_wait(&engine->waiter, false, timeout_ns);
 	atomic_store(&engine->wait.deep_sleep, false);
@@ -221,10 +211,10 @@ static uint64_t look_interval(struct engine *engine, uint64_t look_ns)
 	return look_ns < policy_numbers.gather_look_ns ? look_ns : policy_numbers.gather_look_ns;
 }
 
-static uint32_t worker_sleep(struct engine *engine, struct worker_turn *turn, bool *rung)
+static uint32_t worker_sleep(struct engine *engine, struct policy *policy, bool *rung)
 {
 	struct policy_view view = worker_look(engine, false);
-	struct policy_rest rest = policy_rest(&turn->policy, &view, next_chore(engine, turn),
+	struct policy_rest rest = policy_rest(policy, &view, sources_deadline(&engine->source.all),
 					      timers_next(engine));
 	uint32_t ready;
 
@@ -239,12 +229,12 @@ static uint32_t worker_sleep(struct engine *engine, struct worker_turn *turn, bo
 /* ---- decisions ---- */
 
 /* Other threads ask whether the worker is ACTIVE: policy_rest() changes the state among the others alone. */
-static enum policy_action worker_decide(struct engine *engine, struct worker_turn *turn,
+static enum policy_action worker_decide(struct engine *engine, struct policy *policy,
 					enum policy_event event)
 {
-	enum policy_action action = policy_decide(&turn->policy, event);
+	enum policy_action action = policy_decide(policy, event);
 
-	atomic_store_explicit(&engine->worker.state, turn->policy.state, memory_order_relaxed);
+	atomic_store_explicit(&engine->worker.state, policy->state, memory_order_relaxed);
 	return action;
 }
 
@@ -255,13 +245,13 @@ static bool app_is_preempted(struct engine *engine, uint64_t ns)
 }
 
 /* Was the wake-up needed? */
-static enum policy_event worker_doubt(struct engine *engine, const struct worker_turn *turn,
+static enum policy_event worker_doubt(struct engine *engine, const struct policy *policy,
 				      const struct policy_view *before)
 {
 	bool preempted = app_is_preempted(engine, policy_numbers.recent_ns);
 	struct policy_view now = worker_look(engine, false);
 
-	return policy_doubted(&turn->policy, before, &now, preempted);
+	return policy_doubted(policy, before, &now, preempted);
 }
 
 /* Has the thread that polled lost its processor? */
@@ -273,7 +263,7 @@ static enum policy_event worker_ask(struct engine *engine, const struct policy_v
 	return preempted || policy_has_polled(before, &now) ? EVENT_PREEMPTED : EVENT_GONE;
 }
 
-static void worker_serve(struct engine *engine, struct worker_turn *turn, uint32_t ready)
+static void worker_serve(struct engine *engine, struct policy *policy, uint32_t ready)
 {
 	struct policy_view before, now;
 
@@ -282,7 +272,7 @@ static void worker_serve(struct engine *engine, struct worker_turn *turn, uint32
 	before = worker_look(engine, false);
 	thread_sleep_ns(policy_numbers.recent_ns);	/* do not spin on the sockets */
 	now = worker_look(engine, false);
-	worker_decide(engine, turn, policy_busy(&turn->policy, &before, &now));
+	worker_decide(engine, policy, policy_busy(policy, &before, &now));
 }
 
 /* A doorbell that was silenced here was for the thread that waits, which has to publish again. */
@@ -292,18 +282,18 @@ static void worker_pass(struct engine *engine, bool rung)
 		waiter_ring(&engine->waiter);
 }
 
-static void worker_act(struct engine *engine, struct worker_turn *turn, const struct policy_view *view,
+static void worker_act(struct engine *engine, struct policy *policy, const struct policy_view *view,
 		       uint32_t ready)
 {
-	enum policy_action action = worker_decide(engine, turn, policy_woken(&turn->policy, view));
+	enum policy_action action = worker_decide(engine, policy, policy_woken(policy, view));
 
 	if (action == ACTION_DOUBT)
-		action = worker_decide(engine, turn, worker_doubt(engine, turn, view));
+		action = worker_decide(engine, policy, worker_doubt(engine, policy, view));
 	if (action == ACTION_ASK)
-		action = worker_decide(engine, turn, worker_ask(engine, view));
+		action = worker_decide(engine, policy, worker_ask(engine, view));
 	switch (action) {
 	case ACTION_PROGRESS:
-		worker_serve(engine, turn, ready);
+		worker_serve(engine, policy, ready);
 		break;
 	case ACTION_STAND_IN:
 		worker_make_progress(engine, ready);
@@ -322,18 +312,18 @@ static void worker_act(struct engine *engine, struct worker_turn *turn, const st
 	}
 }
 
-static void worker_turn(struct engine *engine, struct worker_turn *turn)
+static void worker_turn(struct engine *engine, struct policy *policy)
 {
 	struct policy_view view;
 	uint32_t ready;
 	bool rung;
 
-	ready = worker_sleep(engine, turn, &rung);
+	ready = worker_sleep(engine, policy, &rung);
 	if (atomic_load(&engine->worker.stopping))
 		return;
-	worker_housekeeping(engine, turn, ready);
+	worker_housekeeping(engine, ready);
 	view = worker_look(engine, rung);
-	worker_act(engine, turn, &view, ready);
+	worker_act(engine, policy, &view, ready);
 }
 
 /* The process ends: transmit queued packets, and read the sockets once more. */
@@ -347,11 +337,11 @@ static void worker_wind_up(struct engine *engine)
 static void worker_main(void *argument)
 {
 	struct engine *engine = argument;
-	struct worker_turn turn = { .rebind_ns = TIME_NEVER };
+	struct policy policy;
 
-	policy_init(&turn.policy);
+	policy_init(&policy);
 	if (!engine->group)
-		worker_try_bind(engine, &turn);
+		worker_try_bind(engine);
 	while (!atomic_load(&engine->worker.stopping)) {
 		if (atomic_load(&engine->worker.leaving) == LEAVING) {
 			worker_wind_up(engine);
@@ -360,7 +350,7 @@ static void worker_main(void *argument)
 		if (atomic_load(&engine->worker.leaving) == SAYING_GOODBYE &&
 		    engine->ops->may_leave(engine->owner, clock_now_ns()))
 			atomic_store(&engine->worker.leaving, HAS_LEFT);
-		worker_turn(engine, &turn);
+		worker_turn(engine, &policy);
 	}
 }
 

@@ -7,10 +7,10 @@
 #include "inspect/host.h"
 #include "inspect/inspect.h"
 
-static void *inspect_started(struct hca *hca, struct waiter *waiter)
+static void *inspect_started(struct hca *hca, struct waiter *waiter, uint32_t tag)
 {
 	struct inspect_server *server;
-	int err = inspect_server_open(&server, hca, waiter, OBSERVER_TAG, inspect_run);
+	int err = inspect_server_open(&server, hca, waiter, tag, inspect_run);
 
 	if (!err)
 		return server;

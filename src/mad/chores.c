@@ -17,6 +17,7 @@
 #include "host/slot_watch.h"
 #include "link/udp.h"
 #include "platform/clock.h"
+#include "wire/psn.h"
 #include "tracepoint/drop.h"
 
 #define ERRORS_MAX	256u	/* per turn: the socket's error queue is no longer than that */
@@ -205,7 +206,7 @@ static void publish_services(struct qp1 *qp1, uint64_t now_ns)
 
 /* ---- GIDs that no packet can carry ---- */
 
-static void refresh_host_only(struct qp1 *qp1)
+void qp1_interfaces_changed(struct qp1 *qp1)
 {
 	struct gsi *gsi = begin_calls(qp1);
 
@@ -214,20 +215,91 @@ static void refresh_host_only(struct qp1 *qp1)
 	end_calls(qp1);
 }
 
-void qp1_chores(struct qp1 *qp1, uint32_t ready, uint64_t now_ns)
+/* ---- sources ---- */
+
+static void services_woken(struct source *source)
 {
-	if (ready & WAIT_SERVICES)
-		atomic_store(&qp1->engine->rx.services_due, true);
-	if (ready & WAIT_ERRORS)
-		take_errors(qp1, now_ns);
-	if (ready & WAIT_PEER_EXIT)
-		report_gone_peers(qp1, now_ns);
-	if (ready & WAIT_NETDEV)
-		refresh_host_only(qp1);
+	atomic_store(&((struct qp1 *)source->owner)->engine->rx.services_due, true);
+}
+
+static void services_abandoned(struct source *source)
+{
+	qp1_abandon(source->owner);
+}
+
+static void errors_turn(struct source *source, bool ready, uint64_t now_ns)
+{
+	take_errors(source->owner, now_ns);
+}
+
+static void peer_exit_turn(struct source *source, bool ready, uint64_t now_ns)
+{
+	report_gone_peers(source->owner, now_ns);
+}
+
+static void chores_turn(struct source *source, bool ready, uint64_t now_ns)
+{
+	struct qp1 *qp1 = source->owner;
+
 	report_lost_peers(qp1, now_ns);
 	publish_services(qp1, now_ns);
 	backlog_turn(qp1, now_ns);
 	chores_tick(qp1, now_ns);
+}
+
+static bool chores_are_due(struct source *source)
+{
+	struct qp1 *qp1 = source->owner;
+
+	return atomic_load(&qp1->peers_lost) ||
+	       (qp1->engine->group && atomic_load(&qp1->services_changed));
+}
+
+static uint64_t chores_asked(struct source *source)
+{
+	struct qp1 *qp1 = source->owner;
+	uint64_t deadline_ns = atomic_load(&qp1->deadline_ns), backlog_ns = atomic_load(&qp1->backlog_ns);
+
+	return deadline_ns < backlog_ns ? deadline_ns : backlog_ns;
+}
+
+static const struct source_ops source_of_services = {
+	.name = "services", .woken = services_woken, .abandon = services_abandoned,
+};
+static const struct source_ops source_of_errors = {
+	.name = "errors of sockets", .turn = errors_turn,
+};
+static const struct source_ops source_of_peer_exit = {
+	.name = "exits of peers", .turn = peer_exit_turn,
+};
+static const struct source_ops source_of_chores = {
+	.name = "QP1", .turn = chores_turn, .is_due = chores_are_due, .asked_ns = chores_asked,
+};
+
+void qp1_init(struct qp1 *qp1, struct engine *engine, struct net *net)
+{
+	qp1->engine = engine;
+	qp1->net = net;
+	lock_init(&qp1->lock);
+	lock_init(&qp1->calls);
+	atomic_init(&qp1->psn, (uint32_t)random_u64() & PSN_MASK);
+	atomic_init(&qp1->deadline_ns, TIME_NEVER);
+	atomic_init(&qp1->backlog_ns, TIME_NEVER);
+	source_register(&engine->source.all, &qp1->services, &source_of_services, qp1);
+	source_register(&engine->source.all, &qp1->errors, &source_of_errors, qp1);
+	source_register(&engine->source.all, &qp1->peer_exit, &source_of_peer_exit, qp1);
+	source_register(&engine->source.all, &qp1->chores, &source_of_chores, qp1);
+}
+
+int qp1_open(struct qp1 *qp1)
+{
+	return source_watch(&qp1->engine->source.all, &qp1->peer_exit,
+			    slot_watch_event_fd(qp1->engine->watch));
+}
+
+void qp1_fini(struct qp1 *qp1)
+{
+	free(qp1->backlog);
 }
 
 bool qp1_may_leave(struct qp1 *qp1, uint64_t now_ns)
@@ -238,17 +310,4 @@ bool qp1_may_leave(struct qp1 *qp1, uint64_t now_ns)
 	may = !qp1->gsi || !qp1->gsi->ops->may_leave || qp1->gsi->ops->may_leave(qp1->gsi->consumer, now_ns);
 	lock_release(&qp1->engine->progress);
 	return may;
-}
-
-uint64_t qp1_chore_ns(struct qp1 *qp1)
-{
-	uint64_t deadline_ns = atomic_load(&qp1->deadline_ns), backlog_ns = atomic_load(&qp1->backlog_ns);
-
-	return deadline_ns < backlog_ns ? deadline_ns : backlog_ns;
-}
-
-bool qp1_has_chores(struct qp1 *qp1)
-{
-	return atomic_load(&qp1->peers_lost) ||
-	       (qp1->engine->group && atomic_load(&qp1->services_changed));
 }

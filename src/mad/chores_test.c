@@ -32,7 +32,7 @@ static void a_lost_peer_wakes_the_worker_once_the_locks_are_dropped(void **state
 	atomic_store(&engine->sleep.until_ns, TIME_NEVER);	/* the worker sleeps */
 	lock_acquire(&engine->progress);
 	let_retries_be_exceeded();
-	assert_true(qp1_has_chores(&qp1));
+	assert_true(sources_are_due(&engine->source.all));
 	assert_true(atomic_load(&station->qp.peer_lost));
 	assert_int_equal(atomic_load(&engine->worker.notice_ns), 0);
 	assert_false(rung_under_lock || was_rung());	/* which is a system call */

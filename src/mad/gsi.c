@@ -27,22 +27,6 @@
 
 /* ---- QP1 without a consumer ---- */
 
-void qp1_init(struct qp1 *qp1, struct engine *engine, struct net *net)
-{
-	qp1->engine = engine;
-	qp1->net = net;
-	lock_init(&qp1->lock);
-	lock_init(&qp1->calls);
-	atomic_init(&qp1->psn, (uint32_t)random_u64() & PSN_MASK);
-	atomic_init(&qp1->deadline_ns, TIME_NEVER);
-	atomic_init(&qp1->backlog_ns, TIME_NEVER);
-}
-
-void qp1_fini(struct qp1 *qp1)
-{
-	free(qp1->backlog);
-}
-
 /* ---- opening and closing ---- */
 
 static void unwatch_fds(struct qp1 *qp1, const struct gsi *gsi)
@@ -53,19 +37,20 @@ static void unwatch_fds(struct qp1 *qp1, const struct gsi *gsi)
 	udp_error_fds(qp1->engine->udp, &fd[0], &fd[1]);
 	for (i = 0; i < 2; i++)
 		if (fd[i] >= 0)
-			waiter_remove(&qp1->engine->waiter, fd[i]);
-	waiter_remove(&qp1->engine->waiter, services_event_fd(gsi->services));
+			source_unwatch(&qp1->engine->source.all, fd[i]);
+	source_unwatch(&qp1->engine->source.all, services_event_fd(gsi->services));
 }
 
 static int watch_fds(struct qp1 *qp1, const struct gsi *gsi)
 {
-	int fd[2], err = waiter_add(&qp1->engine->waiter, services_event_fd(gsi->services), WAIT_SERVICES);
+	struct sources *all = &qp1->engine->source.all;
+	int fd[2], err = source_watch(all, &qp1->services, services_event_fd(gsi->services));
 	unsigned i;
 
 	udp_error_fds(qp1->engine->udp, &fd[0], &fd[1]);
 	for (i = 0; !err && i < 2; i++)
 		if (fd[i] >= 0)
-			err = waiter_add(&qp1->engine->waiter, fd[i], WAIT_ERRORS);
+			err = source_watch(all, &qp1->errors, fd[i]);
 	if (err)
 		unwatch_fds(qp1, gsi);
 	return err;

@@ -21,6 +21,8 @@ struct gsi {
 	uint8_t (*host_only)[16];	/* GIDs of this host that no packet can carry (net/route.c) */
 };
 
+/* gsi.c: in a fork()ed child: every descriptor is closed. */
+void qp1_abandon(struct qp1 *qp1);
 /* gsi.c: @datagram has addresses and non-default fields. Returns as gsi_send(). */
 int qp1_transmit(struct qp1 *qp1, struct datagram *datagram, const uint8_t mad[MAD_BYTES]);
 /* refuse.c: false: it was not answered. */

@@ -8,7 +8,7 @@
  *	deliver.c	to the consumer, or forwarded to another process
  *	backlog.c	requests without a server yet
  *	refuse.c	answers in a process without a consumer
- *	chores.c	work of the worker for the consumer
+ *	chores.c	beginning and end; sources: work of the worker for the consumer
  *	mad.c		agents: the consumer of gsi.h, by management class
  */
 #ifndef VERBATIM_MAD_QP1_H
@@ -39,9 +39,12 @@ struct qp1 {
 	_Atomic uint64_t backlog_ns;	/* the backlog's */
 	_Atomic bool services_changed;	/* the port group needs the new list */
 	_Atomic bool peers_lost;	/* some QP's peer_lost is set */
+	struct source services, errors, peer_exit, chores;
 };
 
+/* Registers its sources; qp1_open() is due when the engine is open. */
 void qp1_init(struct qp1 *qp1, struct engine *engine, struct net *net);
+int qp1_open(struct qp1 *qp1);
 void qp1_fini(struct qp1 *qp1);
 
 /* For struct engine_ops; a packet to QP1, its ICRC checked. */
@@ -50,19 +53,18 @@ enum drop qp1_receive(struct qp1 *qp1, const struct datagram *datagram, uint8_t 
 	REQUIRES(qp1->engine->progress);
 int qp1_receive_service(struct qp1 *qp1, struct datagram *datagram, uint8_t *buffer, size_t size)
 	REQUIRES(qp1->engine->progress);
-void qp1_chores(struct qp1 *qp1, uint32_t ready, uint64_t now_ns);
-bool qp1_has_chores(struct qp1 *qp1);
-uint64_t qp1_chore_ns(struct qp1 *qp1);
-
-/* Tells the consumers what has become of an interface. Without locks of the HCA. */
+/*
+ * Tells the consumers what has become of an interface: of each change, then once of all. Without
+ * locks of the HCA.
+ */
 void qp1_interface_changed(struct qp1 *qp1, const struct net_change *change, uint64_t now_ns);
+void qp1_interfaces_changed(struct qp1 *qp1);
 /* By the worker, when the process is about to end: all is said. */
 bool qp1_may_leave(struct qp1 *qp1, uint64_t now_ns);
 void qp1_peer_lost(struct qp1 *qp1, struct qp *qp) REQUIRES(qp->lock);
 
-/* Around fork(); in the child every descriptor is closed. */
+/* Around fork(). */
 void qp1_before_fork(struct qp1 *qp1);
 void qp1_after_fork(struct qp1 *qp1);
-void qp1_abandon(struct qp1 *qp1);
 
 #endif

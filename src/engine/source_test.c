@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Sources of work: who is woken, whose turn it is, and when the next one is. */
+#include <sys/eventfd.h>
+
+#include "fake_link_test.h"
+#include "platform/clock.h"
+
+/* Two of a room above: one that any thread serves, one of the worker alone. */
+static struct maker {
+	struct source source;
+	unsigned woken, turns, ready_turns;
+	bool due;
+	uint64_t asked_ns, deadline_ns;
+} anyones, workers;
+
+static void maker_woken(struct source *source)
+{
+	((struct maker *)source->owner)->woken++;
+}
+
+static void maker_turn(struct source *source, bool ready, uint64_t now_ns)
+{
+	struct maker *maker = source->owner;
+
+	maker->turns++;
+	maker->ready_turns += ready;
+	maker->due = false;
+}
+
+static bool maker_is_due(struct source *source)
+{
+	return ((struct maker *)source->owner)->due;
+}
+
+static uint64_t maker_asked(struct source *source)
+{
+	return ((struct maker *)source->owner)->asked_ns;
+}
+
+static uint64_t maker_deadline(struct source *source)
+{
+	return ((struct maker *)source->owner)->deadline_ns;
+}
+
+
+static const struct source_ops ops_of_anyone = { .name = "anyone's", .woken = maker_woken };
+static const struct source_ops ops_of_worker = {
+	.name = "worker's", .woken = maker_woken, .turn = maker_turn, .is_due = maker_is_due,
+	.asked_ns = maker_asked, .deadline_ns = maker_deadline,
+};
+
+static int makers_begin(void **state)
+{
+	anyones = workers = (struct maker){ .asked_ns = TIME_NEVER, .deadline_ns = TIME_NEVER };
+	if (engine_begin(state))
+		return -1;
+	source_register(&engine->source.all, &anyones.source, &ops_of_anyone, &anyones);
+	source_register(&engine->source.all, &workers.source, &ops_of_worker, &workers);
+	return 0;
+}
+
+static void turn(uint32_t ready)
+{
+	sources_turn(&engine->source.all, ready, clock_now_ns());
+}
+
+static void each_source_has_a_tag_of_its_own_and_hears_of_its_descriptors_alone(void **state)
+{
+	uint32_t seen = WAIT_DOORBELL | WAIT_FD, ready;
+	int fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+
+	for (unsigned i = 0; i < engine->source.all.count; i++) {
+		assert_int_equal(seen & engine->source.all.row[i]->tag, 0);
+		seen |= engine->source.all.row[i]->tag;
+	}
+	assert_int_equal(source_watch(&engine->source.all, &workers.source, fd), 0);
+	ready = waiter_wait(&engine->waiter, 0);
+	assert_int_equal(ready, workers.source.tag);
+	sources_woken(&engine->source.all, ready);
+	turn(ready);
+	assert_int_equal(workers.woken, 1);
+	assert_int_equal(workers.ready_turns, 1);
+	assert_int_equal(anyones.woken, 0);
+	source_unwatch(&engine->source.all, fd);
+	assert_int_equal(waiter_wait(&engine->waiter, 0), 0);
+	close(fd);
+}
+
+/* A thread that waits in the worker's place serves them, and wakes the worker for the others. */
+static void those_without_turns_are_anyones(void **state)
+{
+	assert_true(engine->source.all.anyones & anyones.source.tag);
+	assert_false(engine->source.all.anyones & workers.source.tag);
+	assert_true(engine->source.all.anyones & engine->source.sockets.tag);
+	assert_true(engine->source.all.anyones & engine->source.slots.tag);
+	assert_true(engine->source.all.anyones & engine->source.bells.tag);
+	assert_false(engine->source.all.anyones & engine->source.peers.tag);
+}
+
+static void a_turn_comes_when_it_is_due_or_its_time_has_come_and_not_before(void **state)
+{
+	turn(0);
+	assert_int_equal(workers.turns, 0);
+	workers.due = true;
+	assert_true(sources_are_due(&engine->source.all));
+	turn(0);
+	assert_int_equal(workers.turns, 1);
+	assert_false(sources_are_due(&engine->source.all));
+	workers.asked_ns = clock_now_ns() - 1;
+	turn(0);
+	workers.asked_ns = TIME_NEVER;
+	workers.deadline_ns = clock_now_ns() - 1;
+	turn(0);
+	workers.deadline_ns = clock_now_ns() + 1000000000000u;
+	turn(0);
+	assert_int_equal(workers.turns, 3);
+	assert_int_equal(workers.ready_turns, 0);
+}
+
+static void the_worker_keeps_all_deadlines_and_others_those_that_were_asked_for(void **state)
+{
+	assert_int_equal(sources_asked(&engine->source.all), TIME_NEVER);
+	assert_int_equal(sources_deadline(&engine->source.all), TIME_NEVER);
+	workers.deadline_ns = 500;
+	assert_int_equal(sources_asked(&engine->source.all), TIME_NEVER);
+	assert_int_equal(sources_deadline(&engine->source.all), 500);
+	workers.asked_ns = 700;
+	fake.chore_ns = 600;
+	assert_int_equal(sources_asked(&engine->source.all), 600);
+	assert_int_equal(sources_deadline(&engine->source.all), 500);
+	engine->worker.rebind_ns = 400;
+	assert_int_equal(sources_deadline(&engine->source.all), 400);
+	engine->worker.rebind_ns = TIME_NEVER;
+}
+
+int main(void)
+{
+#define MAKERS_TEST(name) cmocka_unit_test_setup_teardown(name, makers_begin, engine_end)
+	const struct CMUnitTest tests[] = {
+		MAKERS_TEST(each_source_has_a_tag_of_its_own_and_hears_of_its_descriptors_alone),
+		MAKERS_TEST(those_without_turns_are_anyones),
+		MAKERS_TEST(a_turn_comes_when_it_is_due_or_its_time_has_come_and_not_before),
+		MAKERS_TEST(the_worker_keeps_all_deadlines_and_others_those_that_were_asked_for),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -27,7 +27,7 @@ int echo_init(struct qp *qp)
 {
 	uint32_t size = qp_is(qp, QP_DATAGRAM) ? ECHO_SOURCES_MAX : 1;
 
-	if (qp_is(qp, QP_RELIABLE) || qp_is(qp, QP_RAW) || qp->responder.echoes)
+	if (qp->responder.echoes)
 		return 0;
 	qp->responder.echoes = calloc(1, sizeof(struct echoes) + size * sizeof(struct echo));
 	if (!qp->responder.echoes)

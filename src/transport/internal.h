@@ -444,22 +444,8 @@ void replay_drop(struct responder *responder);
 /* Write the responses that are due; false when the batch is full. */
 bool replay_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock);
 
-/* ---- raw.c ---- */
-
-void raw_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock);
-bool raw_ready(const struct qp *qp) REQUIRES(qp->lock);
-uint64_t raw_deadline(const struct qp *qp) REQUIRES(qp->lock);
-void raw_timeout(struct qp_call *call) REQUIRES(call->qp->lock);
-
 /* ---- unreliable.c ---- */
 
-enum drop uc_receive(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock);
-enum drop ud_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
-	REQUIRES(call->qp->lock);
-void unreliable_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock);
-bool unreliable_ready(const struct qp *qp) REQUIRES(qp->lock);
-uint64_t unreliable_deadline(const struct qp *qp) REQUIRES(qp->lock);
-void unreliable_timeout(struct qp_call *call) REQUIRES(call->qp->lock);
 /* The QP stops, or is destroyed: leave the path's flow, drop the echoes due. */
 void unreliable_stop(struct qp *qp) REQUIRES(qp->lock);
 

@@ -9,7 +9,7 @@
 
 #include "base/bytes.h"
 #include "ethernet/frame.h"
-#include "transport/internal.h"
+#include "transport/service.h"
 
 #define BURST_DEFAULT	65536u		/* bytes, where the application does not say */
 #define NS_PER_MS	1000000u	/* kbit/s are bits in a millisecond */
@@ -38,14 +38,14 @@ static bool pace_allows(struct pace *pace, uint32_t bytes, uint64_t now_ns)
 	return true;
 }
 
-uint64_t raw_deadline(const struct qp *qp)
+static uint64_t raw_deadline(const struct qp *qp) REQUIRES(qp->lock)
 {
 	uint64_t held_until_ns = qp->requester.pace.held_until_ns;
 
 	return held_until_ns ? held_until_ns : TIME_NEVER;
 }
 
-void raw_timeout(struct qp_call *call)
+static void raw_timeout(struct qp_call *call) REQUIRES(call->qp->lock)
 {
 	struct pace *pace = &call->qp->requester.pace;
 
@@ -60,7 +60,7 @@ void transport_pace(struct qp *qp, uint32_t kbps, uint32_t burst_bytes)
 
 /* ---- sending ---- */
 
-bool raw_ready(const struct qp *qp)
+static bool raw_ready(const struct qp *qp) REQUIRES(qp->lock)
 {
 	return qp->state == IBV_QPS_RTS && qp->sq.tail != qp->sq.head && !qp->requester.pace.held_until_ns;
 }
@@ -110,7 +110,7 @@ static void write_frame(struct transmit *transmit, const struct send_wqe *wqe)
 	transmit->budget--;
 }
 
-void raw_transmit(struct transmit *transmit)
+static void raw_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock)
 {
 	struct qp_call *call = transmit->call;
 	struct qp *qp = call->qp;
@@ -302,3 +302,19 @@ enum drop transport_receive_frame(struct qp *qp, const struct raw_frame *raw, ui
 	qp_call_end(&call);
 	return why;
 }
+
+/* No packet names a QP of this type: frames come by transport_receive_frame(). */
+static enum drop raw_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
+	REQUIRES(call->qp->lock)
+{
+	(void)call, (void)packet, (void)info;
+	return DROP_QP_TYPE;
+}
+
+const struct transport_service service_raw = {
+	.receive = raw_receive,
+	.transmit = raw_transmit,
+	.ready = raw_ready,
+	.deadline = raw_deadline,
+	.timeout = raw_timeout,
+};

@@ -536,7 +536,7 @@ uint64_t requester_deadline(const struct qp *qp)
 	const struct requester *requester = &qp->requester;
 	uint64_t ack_ns, probe_ns;
 
-	if (!qp_is(qp, QP_RELIABLE) || (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD))
+	if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)
 		return TIME_NEVER;
 	if (requester->local_messages)
 		return message_deadline(qp);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The calls of transport.h: dispatch by service, state and direction; the effects of a modify; the
+ * The calls of transport.h: what all services (service.h) share; the effects of a modify; the
  * end of every call, where a lost completion becomes the error state and a QP with something to
  * transmit is put in the run queue.
  */
@@ -17,11 +17,27 @@
 #include "transport/echo.h"
 #include "transport/internal.h"
 #include "transport/refusal.h"
+#include "transport/service.h"
+
+static const struct transport_service *const services[QP_TYPES] = {
+	[IBV_QPT_RC] = &service_rc,
+	[IBV_QPT_UC] = &service_uc,
+	[IBV_QPT_UD] = &service_ud,
+	[IBV_QPT_RAW_PACKET] = &service_raw,
+	[IBV_QPT_XRC_SEND] = &service_xrc,
+	[IBV_QPT_XRC_RECV] = &service_xrc,
+};
+
+static const struct transport_service *service_of(const struct qp *qp)
+{
+	return services[qp->type % QP_TYPES];
+}
 
 int transport_init(struct qp *qp)
 {
+	const struct transport_service *service = service_of(qp);
 	uint32_t sges = qp->srq ? qp->srq->queue.max_sge : qp_receives(qp) ? qp->rq.max_sge : RECV_SGE_MAX;
-	int err;
+	int err = 0;
 
 	if (takes_tags(qp) && sges < TAG_SGE_MAX)
 		sges = TAG_SGE_MAX;
@@ -32,7 +48,8 @@ int transport_init(struct qp *qp)
 		if (!qp->responder.recv)
 			return ENOMEM;
 	}
-	err = echo_init(qp);
+	if (service->init)
+		err = service->init(qp);
 	if (err) {
 		free(qp->responder.recv);
 		qp->responder.recv = NULL;
@@ -51,18 +68,15 @@ void transport_fini(struct qp *qp)
 	responder_drop_recv(qp);
 	run_queue_remove(qp->transport->run_queue, qp);
 	resources_free(&qp->responder);
-	echo_fini(qp);
+	if (service_of(qp)->fini)
+		service_of(qp)->fini(qp);
 	free(qp->responder.recv);
 	qp->responder.recv = NULL;
 }
 
 bool transport_ready(const struct qp *qp)
 {
-	if (qp_is(qp, QP_RAW))
-		return raw_ready(qp);
-	if (qp_is(qp, QP_RELIABLE))
-		return responder_ready(qp) || requester_ready(qp);
-	return echo_ready(qp) || unreliable_ready(qp);
+	return service_of(qp)->ready(qp);
 }
 
 /* Ends each call: see the file's head. */
@@ -89,11 +103,6 @@ void qp_call_end(struct qp_call *call)
 
 /* ---- packets ---- */
 
-static enum service transport_service_of(const struct qp *qp)
-{
-	return qp_types[qp->type % QP_TYPES].service;
-}
-
 bool transport_takes_packets(enum ibv_qp_state state)
 {
 	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
@@ -115,32 +124,6 @@ void note_established(struct qp_call *call)
 	qp->responder.established = true;
 	atomic_store_explicit(&qp->access->established, 1, memory_order_release);
 	qp_raise(qp, QP_EVENT_COMM_EST, call->effects);
-}
-
-static enum drop transport_dispatch(struct qp_call *call, const struct packet *packet,
-				    const struct rx_info *info) REQUIRES(call->qp->lock)
-{
-	struct qp *qp = call->qp;
-
-	switch (qp->type) {
-	case IBV_QPT_UD:
-		/* A sender that does not know the Q_Key gets no answer. */
-		if (packet->deth.qkey == qp->attr.qkey)
-			echo_note(call, packet, info);
-		return ud_receive(call, packet, info);
-	case IBV_QPT_UC:
-		echo_note(call, packet, info);
-		return uc_receive(call, packet);
-	default:
-		/* XRC: a response to a receiver, a request to a sender. */
-		if (qp_is(qp, QP_XRC) && opcode_is_response(packet->op) != (qp->type == IBV_QPT_XRC_SEND))
-			return DROP_XRC_DIRECTION;
-		if (opcode_is_response(packet->op))
-			return completer_receive(call, packet);
-		if (info->ecn_marked)
-			responder_is_marked(call);
-		return responder_receive(call, packet);
-	}
 }
 
 enum drop count_drop(const struct qp_call *call, enum drop why)
@@ -167,7 +150,7 @@ enum drop transport_receive(struct qp *qp, const struct packet *packet, const st
 	call.deny_receive = info->deny_receive;
 	if (packet->op->service == SERVICE_CNP && packet->echo.present) {
 		why = echo_receive(&call, packet, info);
-	} else if (packet->op->service != SERVICE_CNP && packet->op->service != transport_service_of(qp)) {
+	} else if (packet->op->service != SERVICE_CNP && packet->op->service != qp_types[qp->type % QP_TYPES].service) {
 		why = DROP_QP_TYPE;
 	} else if (!transport_takes_packets(qp->state)) {
 		why = DROP_QP_STATE;
@@ -179,7 +162,7 @@ enum drop transport_receive(struct qp *qp, const struct packet *packet, const st
 			path_reduce(qp->path, PATH_CONGESTED, now_ns);
 	} else {
 		note_established(&call);
-		why = transport_dispatch(&call, packet, info);
+		why = service_of(qp)->receive(&call, packet, info);
 	}
 	if (__builtin_expect(why != DROP_NONE, 0)) {
 		count_drop(&call, why);
@@ -221,7 +204,9 @@ void transport_replied(struct qp *qp, uint64_t now_ns, bool kept)
 
 bool transport_may_gather(struct qp *qp, uint64_t now_ns)
 {
-	return qp_is(qp, QP_RELIABLE) && !responder_ready(qp) && requester_may_gather(qp, now_ns);
+	const struct transport_service *service = service_of(qp);
+
+	return service->may_gather && service->may_gather(qp, now_ns);
 }
 
 void transport_posted_recv(struct qp *qp, uint64_t now_ns, struct effects *effects)
@@ -250,18 +235,7 @@ bool transport_transmit(struct qp *qp, uint64_t now_ns, unsigned quantum, struct
 	transmit.budget = quantum;
 	transmit.cut = false;
 	transmit.wqe = NULL;
-	if (qp_is(qp, QP_RELIABLE)) {
-		bool answered = responder_transmit(&transmit);
-
-		requester_transmit(&transmit);
-		if (answered)
-			responder_acknowledge(&transmit);
-	} else if (qp_is(qp, QP_RAW)) {
-		raw_transmit(&transmit);
-	} else {
-		echo_transmit(&transmit);
-		unreliable_transmit(&transmit);
-	}
+	service_of(qp)->transmit(&transmit);
 	if (qp->requester.completion_lost)
 		qp_call_end(&call);
 	return transmit.cut;
@@ -281,13 +255,12 @@ void transport_answer(struct qp *qp, uint64_t now_ns, unsigned quantum, struct t
 
 bool transport_answer_is_due(const struct qp *qp)
 {
-	return qp_is(qp, QP_RELIABLE) && responder_owes(qp);
+	return responder_owes(qp);
 }
 
 bool transport_final_ack(struct qp *qp)
 {
-	return qp_is(qp, QP_RELIABLE) &&
-	       (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD) &&
+	return (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD) &&
 	       responder_repeat_ack(qp);
 }
 
@@ -295,15 +268,7 @@ bool transport_final_ack(struct qp *qp)
 
 uint64_t transport_deadline(const struct qp *qp)
 {
-	uint64_t requester_ns, responder_ns;
-
-	if (qp_is(qp, QP_RAW))
-		return raw_deadline(qp);
-	if (!qp_is(qp, QP_RELIABLE))
-		return unreliable_deadline(qp);
-	requester_ns = requester_deadline(qp);
-	responder_ns = responder_deadline(qp);
-	return requester_ns < responder_ns ? requester_ns : responder_ns;
+	return service_of(qp)->deadline(qp);
 }
 
 void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
@@ -311,14 +276,7 @@ void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	struct qp_call call;
 
 	qp_call_init(&call, qp, now_ns, effects);
-	if (qp_is(qp, QP_RELIABLE)) {
-		responder_timeout(&call);
-		requester_timeout(&call);
-	} else if (qp_is(qp, QP_RAW)) {
-		raw_timeout(&call);
-	} else {
-		unreliable_timeout(&call);
-	}
+	service_of(qp)->timeout(&call);
 	qp_call_end(&call);
 }
 
@@ -326,10 +284,10 @@ void transport_way_changed(struct qp *qp, uint64_t now_ns, struct effects *effec
 {
 	struct qp_call call;
 
-	if (!qp_is(qp, QP_RELIABLE))
+	if (!service_of(qp)->way_changed)
 		return;
 	qp_call_init(&call, qp, now_ns, effects);
-	requester_way_changed(&call);
+	service_of(qp)->way_changed(&call);
 	qp_call_end(&call);
 }
 

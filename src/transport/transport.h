@@ -5,6 +5,7 @@
  * next deadline come out. The same code runs in production (engine/, device/), in the simulator
  * (sim/) and under the fuzzer.
  *
+ *	service.h	what a QP does by its service: reliable.c, unreliable.c, raw.c
  *	requester.c	our requests: builds packets, retransmits
  *	request.c	a work request on the wire: opcodes, headers, PSNs
  *	loss.c		when the requester probes, and when a timeout counts as a retry

@@ -12,7 +12,7 @@
 #include "transport/echo.h"
 #include "transport/guesses.h"
 #include "transport/drop.h"
-#include "transport/internal.h"
+#include "transport/service.h"
 #include "transport/stream.h"
 
 #define QKEY_PRIVILEGED 0x80000000u	/* the sender's own Q_Key is meant (IBTA 10.2.5) */
@@ -32,7 +32,7 @@ void unreliable_stop(struct qp *qp)
 	echo_reset(qp);
 }
 
-uint64_t unreliable_deadline(const struct qp *qp)
+static uint64_t unreliable_deadline(const struct qp *qp) REQUIRES(qp->lock)
 {
 	uint64_t due_ns = echo_deadline(qp), barrier_ns = barrier_deadline(qp);
 
@@ -43,7 +43,7 @@ uint64_t unreliable_deadline(const struct qp *qp)
 	return qp->requester.blocked_until_ns;
 }
 
-void unreliable_timeout(struct qp_call *call)
+static void unreliable_timeout(struct qp_call *call) REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
 
@@ -171,7 +171,7 @@ static bool finish_local(struct qp_call *call, const struct send_wqe *wqe) REQUI
 }
 
 /* In SQD a request that was begun is still finished. */
-bool unreliable_ready(const struct qp *qp)
+static bool unreliable_sends(const struct qp *qp) REQUIRES(qp->lock)
 {
 	if (qp->state == IBV_QPS_RTS)
 		return qp->sq.tail != qp->sq.head && !is_blocked(qp) && !barrier_holds(qp);
@@ -194,15 +194,21 @@ static bool unreliable_send_next(struct stream *stream, struct send_wqe *wqe)
 	return send_connected(transmit, wqe, mark);
 }
 
-void unreliable_transmit(struct transmit *transmit)
+static bool unreliable_ready(const struct qp *qp) REQUIRES(qp->lock)
+{
+	return echo_ready(qp) || unreliable_sends(qp);
+}
+
+static void unreliable_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock)
 {
 	struct qp *qp = transmit->call->qp;
 	struct stream stream = { .transmit = transmit };
 	bool good = true;
 
+	echo_transmit(transmit);
 	lock_alias(&qp->lock);
 	lock_alias(&stream.transmit->call->qp->lock);
-	while (good && unreliable_ready(qp)) {
+	while (good && unreliable_sends(qp)) {
 		struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
 
 		/* The caller asks, or has just decided not to; or there are more that need no packets. */
@@ -216,7 +222,7 @@ void unreliable_transmit(struct transmit *transmit)
 	}
 	stream_end(&stream);
 	/* The QP has its turn but nothing to send: the next waiter gets it. */
-	if (qp->requester.blocked && !unreliable_ready(qp) && !is_blocked(qp))
+	if (qp->requester.blocked && !unreliable_sends(qp) && !is_blocked(qp))
 		flow_leave(qp->transport->run_queue, qp);
 	requester_check_drained(transmit->call);
 }
@@ -268,12 +274,14 @@ static enum drop drop_fault(struct qp_call *call, enum fault fault) REQUIRES(cal
 	return row->drop;
 }
 
-enum drop uc_receive(struct qp_call *call, const struct packet *packet)
+static enum drop uc_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
+	REQUIRES(call->qp->lock)
 {
 	struct responder *responder = &call->qp->responder;
 	enum drop why = DROP_NONE;
 	enum fault fault;
 
+	echo_note(call, packet, info);
 	if (packet->psn != responder->expected_psn) {
 		why = DROP_PSN_AHEAD;	/* of those before it; a packet that begins a message is executed */
 		drop_message(call, FAULT_OUT_OF_ORDER);
@@ -319,7 +327,8 @@ static bool scatter_datagram(struct qp_call *call, const struct packet *packet, 
 	       !recv_scatter(call, GRH_BYTES, packet->payload, (uint32_t)packet->payload_bytes, true);
 }
 
-enum drop ud_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
+static enum drop ud_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
+	REQUIRES(call->qp->lock)
 {
 	struct route room;
 	const struct route *came = route_of_gids(call->qp, packet, &info->route, &room);
@@ -329,7 +338,8 @@ enum drop ud_receive(struct qp_call *call, const struct packet *packet, const st
 			     .sl = route_header_type(came) };
 
 	if (packet->deth.qkey != call->qp->attr.qkey)
-		return DROP_QKEY;
+		return DROP_QKEY;	/* and no answer */
+	echo_note(call, packet, info);
 	if (call->deny_receive || !responder_take(call))
 		return DROP_UD_NO_RECEIVE;
 	if (GRH_BYTES + packet->payload_bytes > call->qp->responder.recv_bytes)
@@ -345,3 +355,9 @@ enum drop ud_receive(struct qp_call *call, const struct packet *packet, const st
 	finish_recv(call, &wc, packet->solicited);
 	return DROP_NONE;
 }
+
+#define UNRELIABLE .transmit = unreliable_transmit, .ready = unreliable_ready, .deadline = unreliable_deadline, \
+	.timeout = unreliable_timeout, .init = echo_init, .fini = echo_fini
+
+const struct transport_service service_uc = { .receive = uc_receive, UNRELIABLE };
+const struct transport_service service_ud = { .receive = ud_receive, UNRELIABLE };

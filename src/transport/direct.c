@@ -5,8 +5,6 @@
 #include "transport/barrier.h"
 #include "transport/internal.h"
 
-#define STREAM_BEGINS 16u	/* requests in a row */
-
 static bool direct_nothing_outstanding(const struct qp *qp) REQUIRES(qp->lock)
 {
 	const struct requester *requester = &qp->requester;
@@ -32,23 +30,6 @@ struct send_wqe *transport_direct_next(struct qp *qp)
 void transport_direct_prefer(struct qp *qp, bool prefer)
 {
 	qp->requester.prefers_direct = prefer;
-}
-
-bool direct_is_due(struct qp *qp, const struct send_wqe *wqe)
-{
-	struct requester *requester = &qp->requester;
-
-	if (wqe_is_local(wqe)) {
-		requester->in_packets = 0;
-		return false;
-	}
-	if (request_needs_packets(qp))
-		return false;
-	if (requester->in_packets < STREAM_BEGINS) {
-		requester->in_packets++;
-		return false;
-	}
-	return requester->prefers_direct && qp->sq.sent != qp->sq.tail;
 }
 
 void transport_direct_done(struct qp *qp, uint64_t now_ns, struct effects *effects)

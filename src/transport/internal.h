@@ -155,11 +155,6 @@ enum sge_result recv_locate(struct qp_call *call, uint64_t offset, uint32_t byte
 			    struct message_fetch *fetch) REQUIRES(call->qp->lock);
 void fetch_release(struct message_fetch *fetch);
 
-/* ---- direct.c ---- */
-
-/* Should @wqe wait until nothing is in flight, and then go without packets? */
-bool direct_is_due(struct qp *qp, const struct send_wqe *wqe) REQUIRES(qp->lock);
-
 /* ---- emit.c: packets into the batch ---- */
 
 struct transmit {

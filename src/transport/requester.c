@@ -31,6 +31,8 @@
 #define GRACE_TIMES		3u
 #define GRACE_NS		4000000000u
 
+#define STREAM_BEGINS		16u	/* requests in a row, as packets */
+
 void requester_reset(struct qp *qp)
 {
 	struct requester *requester = &qp->requester;
@@ -199,6 +201,24 @@ static void check_read_or_atomic(struct qp_call *call, struct send_wqe *wqe)
 				"check lkey, bounds and IBV_ACCESS_LOCAL_WRITE of the scatter/gather list");
 		fail_later(wqe, IBV_WC_LOC_PROT_ERR);
 	}
+}
+
+/* Should @wqe wait until nothing is in flight, and then go without packets (direct.h)? */
+static bool direct_is_due(struct qp *qp, const struct send_wqe *wqe) REQUIRES(qp->lock)
+{
+	struct requester *requester = &qp->requester;
+
+	if (wqe_is_local(wqe)) {
+		requester->in_packets = 0;
+		return false;
+	}
+	if (request_needs_packets(qp))
+		return false;
+	if (requester->in_packets < STREAM_BEGINS) {
+		requester->in_packets++;
+		return false;
+	}
+	return requester->prefers_direct && qp->sq.sent != qp->sq.tail;
 }
 
 /* Give the next posted request its PSNs; local ones are done here. False: not yet, or none. */

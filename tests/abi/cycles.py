@@ -35,7 +35,7 @@ LIMIT = {
     'transport': 11,
     'link': 3,
     'host': 1,
-    'local': 12,
+    'local': 6,
     'mad': 1,
     'cm/protocol': 4,
     'cm/endpoint': 10,

@@ -280,7 +280,7 @@ static void agent_peer_gone(void *owner, uint32_t slot, uint64_t now_ns)
 		if (endpoint->watched_slot != slot || !endpoint->connection)
 			continue;
 		explain_peer_ended(endpoint);
-		cm_peer_died(endpoint->connection, now_ns);
+		provider_of(endpoint)->peer_died(endpoint, now_ns);
 	}
 	agent_unlock();
 }
@@ -544,7 +544,7 @@ void agent_watch(struct endpoint *endpoint)
 	endpoint->watched_slot = 0;
 	list_remove(&endpoint->same_peer);
 	if (err == ESRCH && endpoint->connection)
-		cm_peer_died(endpoint->connection, clock_now_ns());
+		provider_of(endpoint)->peer_died(endpoint, clock_now_ns());
 	agent_unlock();
 }
 

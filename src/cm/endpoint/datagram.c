@@ -19,9 +19,14 @@ uint32_t qkey_default(struct endpoint *endpoint)
 	return endpoint->qkey;
 }
 
+static bool qkey_fits(const struct endpoint *endpoint, uint32_t qkey)
+{
+	return !endpoint->qkey || endpoint->qkey == qkey;
+}
+
 int qkey_set(struct endpoint *endpoint, uint32_t qkey)
 {
-	if (endpoint->qkey && endpoint->qkey != qkey)
+	if (!qkey_fits(endpoint, qkey))
 		return EINVAL;
 	endpoint->qkey = qkey;
 	return 0;
@@ -29,7 +34,8 @@ int qkey_set(struct endpoint *endpoint, uint32_t qkey)
 
 /* ---- the asking side ---- */
 
-int datagram_ask(struct endpoint *endpoint, const struct rdma_conn_param *parameters)
+static int sidr_connect(struct endpoint *endpoint, const struct rdma_conn_param *parameters,
+			const struct endpoint_ece *ece) REQUIRES(agent.lock)
 {
 	uint8_t data[sizeof(((struct cm_sidr_req *)0)->private_data)];
 	size_t header = ip_cm_bytes(endpoint);
@@ -43,6 +49,7 @@ int datagram_ask(struct endpoint *endpoint, const struct rdma_conn_param *parame
 			     .hop_limit = endpoint->path.hop_limit },
 	};
 
+	(void)ece;
 	if (explain_too_long("rdma_connect", parameters->private_data_len, sizeof(data) - header))
 		return EINVAL;
 	if (header)
@@ -58,12 +65,17 @@ int datagram_ask(struct endpoint *endpoint, const struct rdma_conn_param *parame
 void datagram_reply(struct endpoint *endpoint, const struct cm_event *event)
 {
 	const struct cm_sidr_rep *rep = &event->message->sidr_rep;
+	enum rdma_cm_event_type kind = RDMA_CM_EVENT_ESTABLISHED;
 	struct queued_event *queued;
-	int err = rep->status ? 0 : qkey_set(endpoint, rep->qkey);
-	enum rdma_cm_event_type kind = rep->status ? RDMA_CM_EVENT_UNREACHABLE :
-				       err ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ESTABLISHED;
+	int err = 0;
 
-	endpoint->state = kind == RDMA_CM_EVENT_ESTABLISHED ? STATE_SIDR_RESOLVED : STATE_FAILED;
+	if (!endpoint_take(endpoint, rep->status || !qkey_fits(endpoint, rep->qkey) ? INPUT_SIDR_FAILED :
+			   INPUT_SIDR_REP))
+		return;
+	if (rep->status)
+		kind = RDMA_CM_EVENT_UNREACHABLE;
+	else if ((err = qkey_set(endpoint, rep->qkey)))
+		kind = RDMA_CM_EVENT_ADDR_ERROR;
 	queued = event_new(endpoint, kind, rep->private_data, sizeof(rep->private_data));
 	if (!queued)
 		return;
@@ -92,7 +104,7 @@ void datagram_request(const struct cm_event *event)
 	endpoint = request_endpoint(event, IBV_QPT_UD);
 	if (!endpoint)
 		return;
-	endpoint->state = STATE_SIDR_RECEIVED;
+	endpoint_take(endpoint, INPUT_SIDR_REQ);
 	header = ip_cm_bytes(endpoint);
 	queued = event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, req->private_data + header,
 			   sizeof(req->private_data) - header);
@@ -106,27 +118,44 @@ void datagram_request(const struct cm_event *event)
 	event_post(queued);
 }
 
-int datagram_answer(struct endpoint *endpoint, uint8_t status, uint32_t qkey,
-		    const void *private_data, uint8_t bytes)
+static int sidr_accept(struct endpoint *endpoint, const struct rdma_conn_param *parameters, uint32_t qkey,
+		       const struct endpoint_ece *ece) REQUIRES(agent.lock)
 {
 	int err;
 
-	if (explain_too_long(status ? "rdma_reject" : "rdma_accept", bytes,
+	(void)ece;
+	if (explain_too_long("rdma_accept", parameters->private_data_len,
 			     sizeof(((struct cm_sidr_rep *)0)->private_data)))
 		return EINVAL;
-	if (status) {
-		err = cm_sidr_answer(endpoint->connection, status, 0, 0, private_data, bytes,
-				     clock_now_ns());
-	} else {
-		err = qkey ? qkey_set(endpoint, qkey) : 0;
-		if (!err)
-			err = cm_sidr_answer(endpoint->connection, status, endpoint->qp_num,
-					     qkey_default(endpoint), private_data, bytes,
-					     clock_now_ns());
-	}
-	if (!err)
-		endpoint->state = status ? STATE_FAILED : STATE_SIDR_ANSWERED;
-	if (!err && !status)
-		endpoint->unaccepted = false;
-	return err;
+	err = qkey ? qkey_set(endpoint, qkey) : 0;
+	if (err)
+		return err;
+	return cm_sidr_answer(endpoint->connection, CM_SIDR_SUCCESS, endpoint->qp_num, qkey_default(endpoint),
+			      parameters->private_data, parameters->private_data_len, clock_now_ns());
 }
+
+static int sidr_reject(struct endpoint *endpoint, const void *private_data, uint8_t bytes, uint16_t reason)
+	REQUIRES(agent.lock)
+{
+	(void)reason;
+	if (explain_too_long("rdma_reject", bytes, sizeof(((struct cm_sidr_rep *)0)->private_data)))
+		return EINVAL;
+	return cm_sidr_answer(endpoint->connection, CM_SIDR_REJECTED, 0, 0, private_data, bytes, clock_now_ns());
+}
+
+static void sidr_refuse(struct endpoint *endpoint, uint16_t reason) REQUIRES(agent.lock)
+{
+	(void)reason;
+	cm_sidr_answer(endpoint->connection, CM_SIDR_REJECTED, 0, 0, NULL, 0, clock_now_ns());
+}
+
+/* No state in which there is an exchange allows the calls that are not here. */
+const struct connection_provider provider_sidr = {
+	.connects = ENDPOINT_CALL_ASK,
+	.connect = sidr_connect,
+	.accept = sidr_accept,
+	.reject = sidr_reject,
+	.refuse = sidr_refuse,
+	.peer_died = provider_peer_died,
+	.abandon = provider_abandon,
+};

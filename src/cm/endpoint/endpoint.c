@@ -20,11 +20,6 @@ int endpoint_allowed(const struct endpoint *endpoint, enum endpoint_call call)
 	return explain_out_of_turn(call, endpoint, endpoint->busy ? EINVAL : state_errno(next));
 }
 
-void endpoint_move(struct endpoint *endpoint, enum endpoint_call call)
-{
-	endpoint->state = (uint8_t)state_after_call(endpoint->state, call);
-}
-
 int endpoint_enter(struct endpoint *endpoint, enum endpoint_call call)
 {
 	int err;
@@ -66,7 +61,6 @@ struct endpoint *endpoint_new(uint16_t space, uint8_t qp_type, void *user)
 	endpoint->user = user;
 	endpoint->space = space;
 	endpoint->qp_type = qp_type;
-	endpoint->state = STATE_NEW;
 	endpoint->generation = agent.generation;
 	endpoint->starting_psn = agent_random() & 0xffffff;
 	return endpoint;
@@ -114,7 +108,7 @@ void endpoint_free(struct endpoint *endpoint)
 	list_remove(&endpoint->node);
 	resolve_cancel(endpoint);
 	if (endpoint->connection)
-		cm_abandon(endpoint->connection, clock_now_ns());
+		provider_of(endpoint)->abandon(endpoint);
 	ports_drop(endpoint);
 	endpoint_set_port(endpoint, NULL);
 	while ((group = endpoint->groups)) {
@@ -153,8 +147,7 @@ static void endpoint_is_quiet(struct endpoint *endpoint) REQUIRES(agent.lock)
 	stop_listening(endpoint);
 	resolve_cancel(endpoint);
 	if (endpoint->connection)
-		cm_abandon(endpoint->connection, clock_now_ns());
-	endpoint->connection = NULL;
+		provider_of(endpoint)->abandon(endpoint);
 	events_drop(endpoint);
 	while (endpoint->held) {
 		endpoint_wait_for_acks(patience_ns);

@@ -142,6 +142,7 @@ static const char *const call_names[ENDPOINT_CALL_COUNT] = {
 	[ENDPOINT_CALL_PATH] = "rdma_set_option(RDMA_OPTION_IB_PATH)",
 	[ENDPOINT_CALL_LISTEN] = "rdma_listen",
 	[ENDPOINT_CALL_CONNECT] = "rdma_connect",
+	[ENDPOINT_CALL_ASK] = "rdma_connect",
 	[ENDPOINT_CALL_ACCEPT] = "rdma_accept",
 	[ENDPOINT_CALL_REJECT] = "rdma_reject",
 	[ENDPOINT_CALL_ESTABLISH] = "rdma_establish",

@@ -45,14 +45,14 @@
 /* States, calls and what a connection reports: state.def. */
 enum endpoint_state {
 #define STATE(id, name, next) STATE_##id,
-#define CALLS(...)
-#define EVENTS(...)
+#define CALL(...)
+#define INPUT(...)
 #include "cm/endpoint/state.def"
 #undef STATE
-#undef CALLS
-#undef EVENTS
+#undef CALL
+#undef INPUT
 	STATE_COUNT,
-	/* In cells of the table only: refusals of a call, and an event that means nothing. */
+	/* In rows of the table only: refusals of a call, and an event that means nothing. */
 	STATE_REFUSE = 0x80, STATE_STANDS, STATE_IGNORE,
 };
 
@@ -63,6 +63,7 @@ enum endpoint_call {
 	ENDPOINT_CALL_PATH,
 	ENDPOINT_CALL_LISTEN,
 	ENDPOINT_CALL_CONNECT,
+	ENDPOINT_CALL_ASK,		/* rdma_connect() of a datagram endpoint */
 	ENDPOINT_CALL_ACCEPT,
 	ENDPOINT_CALL_REJECT,
 	ENDPOINT_CALL_ESTABLISH,
@@ -74,7 +75,11 @@ enum endpoint_call {
 
 enum endpoint_input {
 	INPUT_REP, INPUT_RTU, INPUT_REJ, INPUT_TIMEOUT, INPUT_DREQ, INPUT_TIMEWAIT_EXIT,
-	INPUT_SIDR_REP, INPUT_SIDR_FAILED, INPUT_COUNT
+	INPUT_SIDR_REP, INPUT_SIDR_FAILED,
+	INPUT_REQ, INPUT_SIDR_REQ,	/* the endpoint was made for a request */
+	INPUT_HOP_AWAITED, INPUT_RESOLVED, INPUT_UNRESOLVED,
+	INPUT_UNSERVED,			/* no requests can come to the listener */
+	INPUT_COUNT
 };
 
 /* state.c */
@@ -167,7 +172,7 @@ struct endpoint {
 	uint64_t full_ns;
 	uint16_t space;			/* enum rdma_port_space */
 	uint16_t watched_slot;		/* 0: none */
-	uint8_t state;			/* enum endpoint_state */
+	uint8_t state;			/* enum endpoint_state; of state.c */
 	uint8_t qp_type;		/* enum ibv_qp_type */
 	uint8_t tos, ack_timeout;
 	bool tos_set, ack_timeout_set;
@@ -304,7 +309,10 @@ int endpoint_exit(struct endpoint *endpoint, enum endpoint_call call, int err)
 /* The same for calls that need nothing but the lock. */
 int endpoint_allowed(const struct endpoint *endpoint, enum endpoint_call call)
 	REQUIRES(agent.lock);
-void endpoint_move(struct endpoint *endpoint, enum endpoint_call call) REQUIRES(agent.lock);
+
+/* state.c: @call was made, or @input came: the state becomes what the table says. False: it has no row. */
+bool endpoint_move(struct endpoint *endpoint, enum endpoint_call call) REQUIRES(agent.lock);
+bool endpoint_take(struct endpoint *endpoint, enum endpoint_input input) REQUIRES(agent.lock);
 
 /* Without a channel. NULL: no memory. */
 struct endpoint *endpoint_new(uint16_t space, uint8_t qp_type, void *user) REQUIRES(agent.lock);
@@ -365,16 +373,48 @@ size_t ip_cm_bytes(const struct endpoint *endpoint);
 bool ip_cm_read(const struct endpoint *listener, const struct cm_message *message,
 		const struct mad_address *from, struct endpoint *endpoint);
 
-/* ---- connect.c, request.c, datagram.c ---- */
+/* ---- providers of connections ---- */
+
+/*
+ * What the calls on an endpoint do, by what its QP is: connections of the CM (provider_cm.c), or an exchange of
+ * service ID resolution (datagram.c). All with the agent's lock, in states in which state.def allows them; 0 or
+ * errno.
+ */
+struct connection_provider {
+	enum endpoint_call connects;	/* rdma_connect() in state.def */
+	bool is_watched;		/* the peer's process may be: it has a QP */
+	int (*connect)(struct endpoint *endpoint, const struct rdma_conn_param *parameters,
+		       const struct endpoint_ece *ece);
+	int (*accept)(struct endpoint *endpoint, const struct rdma_conn_param *parameters, uint32_t qkey,
+		      const struct endpoint_ece *ece);
+	int (*reject)(struct endpoint *endpoint, const void *private_data, uint8_t bytes, uint16_t reason);
+	/* Reject what the application has not seen, in the words of the protocol. */
+	void (*refuse)(struct endpoint *endpoint, uint16_t reason);
+	int (*establish)(struct endpoint *endpoint);
+	int (*notify)(struct endpoint *endpoint, enum ibv_event_type event);
+	int (*disconnect)(struct endpoint *endpoint);
+	void (*peer_died)(struct endpoint *endpoint, uint64_t now_ns);
+	/* The connection is nobody's from now on. */
+	void (*abandon)(struct endpoint *endpoint);
+};
+
+extern const struct connection_provider provider_cm, provider_sidr;
+
+static inline const struct connection_provider *provider_of(const struct endpoint *endpoint)
+{
+	return endpoint->qp_type == IBV_QPT_UD ? &provider_sidr : &provider_cm;
+}
+
+/* provider_cm.c, for both. */
+void provider_peer_died(struct endpoint *endpoint, uint64_t now_ns) REQUIRES(agent.lock);
+void provider_abandon(struct endpoint *endpoint) REQUIRES(agent.lock);
+
+/* ---- provider_cm.c, request.c, datagram.c ---- */
 
 void connection_event(void *host, const struct cm_event *event) REQUIRES(agent.lock);
 void connection_request(const struct cm_event *event) REQUIRES(agent.lock);
 void datagram_request(const struct cm_event *event) REQUIRES(agent.lock);
 void datagram_reply(struct endpoint *endpoint, const struct cm_event *event) REQUIRES(agent.lock);
-int datagram_ask(struct endpoint *endpoint, const struct rdma_conn_param *parameters)
-	REQUIRES(agent.lock);
-int datagram_answer(struct endpoint *endpoint, uint8_t status, uint32_t qkey,
-		    const void *private_data, uint8_t bytes) REQUIRES(agent.lock);
 /* A request of @listener that counted in its backlog waits no more. */
 void request_waits_no_more(struct endpoint *listener) REQUIRES(agent.lock);
 /* What requests have in common: room, a new endpoint, its addresses. NULL: dealt with. */

@@ -155,23 +155,15 @@ void connection_request(const struct cm_event *event)
 	endpoint = request_endpoint(event, qp_type);
 	if (!endpoint)
 		return;
-	endpoint->state = STATE_REQUESTED;
+	endpoint_take(endpoint, INPUT_REQ);
 	request_take(endpoint, req);
 	request_queue(listener, endpoint, event->message);
 }
 
 void request_refuse(struct endpoint *endpoint, uint16_t reason)
 {
-	if (endpoint->connection && endpoint->qp_type != IBV_QPT_UD) {
-		uint8_t mtu = (uint8_t)(endpoint->port ? endpoint->port->gid.active_mtu : 0);
-		bool say = reason == CM_REJECT_INVALID_MTU;	/* what would do (12.6.7.2) */
-
-		cm_reject(endpoint->connection, reason, say ? &mtu : NULL, say, NULL, 0,
-			  clock_now_ns());
-	} else if (endpoint->connection) {
-		cm_sidr_answer(endpoint->connection, CM_SIDR_REJECTED, 0, 0, NULL, 0,
-			       clock_now_ns());
-	}
+	if (endpoint->connection)
+		provider_of(endpoint)->refuse(endpoint, reason);
 	endpoint_free(endpoint);
 }
 

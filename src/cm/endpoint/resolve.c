@@ -211,7 +211,7 @@ static void resolve_end(struct endpoint *endpoint, const struct resolution *way,
 {
 	if (!err)
 		err = take_way(endpoint, way);
-	endpoint->state = err ? STATE_BOUND : STATE_ADDRESS;
+	endpoint_take(endpoint, err ? INPUT_UNRESOLVED : INPUT_RESOLVED);
 	event_post_status(endpoint, err ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED, -err);
 }
 
@@ -237,7 +237,7 @@ static int search_begin(struct endpoint *endpoint, const struct resolution *way,
 	search->look_ns = now_ns + LOOK_FIRST_NS;
 	list_add_tail(&agent.searches, &search->node);
 	endpoint->search = search;
-	endpoint->state = STATE_RESOLVING;
+	endpoint_take(endpoint, INPUT_HOP_AWAITED);
 	return 0;
 }
 
@@ -392,7 +392,7 @@ int endpoint_resolve_address(struct endpoint *endpoint, const struct sockaddr *s
 	explain_address("rdma_resolve_addr", &way.destination, err);
 	agent_lock();
 	endpoint->busy = false;
-	endpoint->state = STATE_BOUND;
+	endpoint_move(endpoint, ENDPOINT_CALL_ADDRESS);
 	if (!err && way.silent)
 		err = search_begin(endpoint, &way, timeout_ms);
 	else if (!is_of_call(err)) {

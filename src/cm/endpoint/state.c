@@ -4,25 +4,21 @@
 
 #include "cm/endpoint/internal.h"
 
-#define CELL(id) STATE_##id
-
+/* 1 + the state after it; 0: no row. */
 static const uint8_t after_call[STATE_COUNT][ENDPOINT_CALL_COUNT] = {
 #define STATE(...)
-#define EVENTS(...)
-#define CALLS(id, a, b, c, d, e, f, g, h, i, j, k, l) \
-	[STATE_##id] = { CELL(a), CELL(b), CELL(c), CELL(d), CELL(e), CELL(f), CELL(g), CELL(h), \
-			 CELL(i), CELL(j), CELL(k), CELL(l) },
+#define INPUT(...)
+#define CALL(state, call, next) [STATE_##state][ENDPOINT_CALL_##call] = 1 + STATE_##next,
 #include "cm/endpoint/state.def"
-#undef EVENTS
-#undef CALLS
+#undef INPUT
+#undef CALL
 };
 
 static const uint8_t after_input[STATE_COUNT][INPUT_COUNT] = {
-#define CALLS(...)
-#define EVENTS(id, a, b, c, d, e, f, g, h) \
-	[STATE_##id] = { CELL(a), CELL(b), CELL(c), CELL(d), CELL(e), CELL(f), CELL(g), CELL(h) },
+#define CALL(...)
+#define INPUT(state, input, next) [STATE_##state][INPUT_##input] = 1 + STATE_##next,
 #include "cm/endpoint/state.def"
-#undef CALLS
+#undef INPUT
 #undef STATE
 };
 
@@ -30,24 +26,45 @@ static const struct {
 	const char *name, *next;
 } states[STATE_COUNT] = {
 #define STATE(id, name, next) [STATE_##id] = { name, next },
-#define CALLS(...)
-#undef EVENTS
-#define EVENTS(...)
+#define INPUT(...)
 #include "cm/endpoint/state.def"
+#undef STATE
+#undef INPUT
+#undef CALL
 };
 
 enum endpoint_state state_after_call(enum endpoint_state state, enum endpoint_call call)
 {
-	if (state >= STATE_COUNT || call >= ENDPOINT_CALL_COUNT)
+	if (state >= STATE_COUNT || call >= ENDPOINT_CALL_COUNT || !after_call[state][call])
 		return STATE_REFUSE;
-	return after_call[state][call];
+	return after_call[state][call] - 1u;
 }
 
 enum endpoint_state state_after_input(enum endpoint_state state, enum endpoint_input input)
 {
-	if (state >= STATE_COUNT || input >= INPUT_COUNT)
+	if (state >= STATE_COUNT || input >= INPUT_COUNT || !after_input[state][input])
 		return STATE_IGNORE;
-	return after_input[state][input];
+	return after_input[state][input] - 1u;
+}
+
+bool endpoint_move(struct endpoint *endpoint, enum endpoint_call call)
+{
+	enum endpoint_state next = state_after_call(endpoint->state, call);
+
+	if (next >= STATE_COUNT)
+		return false;
+	endpoint->state = (uint8_t)next;
+	return true;
+}
+
+bool endpoint_take(struct endpoint *endpoint, enum endpoint_input input)
+{
+	enum endpoint_state next = state_after_input(endpoint->state, input);
+
+	if (next >= STATE_COUNT)
+		return false;
+	endpoint->state = (uint8_t)next;
+	return true;
 }
 
 int state_errno(enum endpoint_state cell)

@@ -37,17 +37,10 @@ static void what_is_not_in_the_table_is_refused(void **test)
 	assert_int_equal(state_errno(STATE_BOUND), 0);
 }
 
-/*
- * Each state but the first is entered by some cell, by a request that comes (two of them), or by a call that waits
- * (two).
- */
+/* Each state but the first is entered by some row. */
 static void every_state_can_be_reached(void **test)
 {
-	bool reached[STATE_COUNT] = {[STATE_NEW] = true,
-				     [STATE_RESOLVING] = true,
-				     [STATE_REQUESTED] = true,
-				     [STATE_SIDR_RECEIVED] = true,
-				     [STATE_SIDR_SENT] = true};
+	bool reached[STATE_COUNT] = {[STATE_NEW] = true};
 	int state, i;
 
 	for (state = 0; state < STATE_COUNT; state++) {
@@ -78,6 +71,29 @@ static void an_end_is_told_once(void **test)
 		}
 }
 
+/* What has no row leaves the endpoint as it is. */
+static void only_rows_move_an_endpoint(void **test)
+{
+	int state, i;
+
+	for (state = 0; state < STATE_COUNT; state++) {
+		for (i = 0; i <= ENDPOINT_CALL_COUNT; i++) {
+			enum endpoint_state next = state_after_call(state, i);
+			struct endpoint endpoint = { .state = (uint8_t)state };
+
+			assert_int_equal(endpoint_move(&endpoint, i), next < STATE_COUNT);
+			assert_int_equal(endpoint.state, next < STATE_COUNT ? (int)next : state);
+		}
+		for (i = 0; i <= INPUT_COUNT; i++) {
+			enum endpoint_state next = state_after_input(state, i);
+			struct endpoint endpoint = { .state = (uint8_t)state };
+
+			assert_int_equal(endpoint_take(&endpoint, i), next < STATE_COUNT);
+			assert_int_equal(endpoint.state, next < STATE_COUNT ? (int)next : state);
+		}
+	}
+}
+
 static void every_state_has_a_name(void **test)
 {
 	int state;
@@ -94,6 +110,7 @@ int main(void)
 		cmocka_unit_test(what_is_not_in_the_table_is_refused),
 		cmocka_unit_test(every_state_can_be_reached),
 		cmocka_unit_test(an_end_is_told_once),
+		cmocka_unit_test(only_rows_move_an_endpoint),
 		cmocka_unit_test(every_state_has_a_name),
 	};
 

@@ -151,7 +151,7 @@ static void commit_note_place(struct commit *commit, uint64_t host, uint64_t byt
 		commit->to = host + bytes;
 }
 
-/* Can @bytes be scattered to the receive in commit->slot? As sge.c does it. */
+/* Can @bytes be scattered to the receive in commit->slot? As execute.c does it. */
 static bool commit_takes(struct commit *commit, uint32_t bytes)
 {
 	const struct mr_accessor accessor = { .pd = commit->pd, .qpn = commit->peer_qpn };
@@ -177,7 +177,7 @@ static bool commit_takes(struct commit *commit, uint32_t bytes)
 }
 
 /*
- * May it write there? As transport/message.c looks. A window can end without a call: its WRITEs
+ * May it write there? As transport/message_receive.c looks. A window can end without a call: its WRITEs
  * wait.
  */
 static bool commit_may_write(struct commit *commit, const struct commit_message *message)

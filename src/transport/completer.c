@@ -7,7 +7,7 @@
  * answered by its data alone: an answer beyond one says that its response was lost (implied NAK).
  */
 #include "transport/credits.h"
-#include "transport/internal.h"
+#include "transport/execute.h"
 #include "transport/loss.h"
 #include "wire/aeth.h"
 

@@ -9,7 +9,7 @@
 #include <assert.h>
 
 #include "object/placement.h"
-#include "transport/internal.h"
+#include "transport/execute.h"
 
 /* The name without IBV_WC_ is also what `verbatim explain` knows it by. */
 static const struct {
@@ -129,6 +129,32 @@ void finish_recv(struct qp_call *call, struct ibv_wc *wc, bool solicited)
 	responder->recv_taken = false;
 	qp_count(call->qp, COMP_RECV, wc->status == IBV_WC_SUCCESS, 1, wc->byte_len);
 	finish_pushed(call, cq, cq_push_slot(cq, wc, recv_slot(call->qp), solicited, call->now_ns, call->effects));
+}
+
+enum fault finish_message(struct qp_call *call, const struct work *work)
+{
+	struct ibv_wc wc = { .status = IBV_WC_SUCCESS, .byte_len = work->bytes,
+			     .opcode = work->is_write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
+			     .src_qp = call->qp->attr.dest_qp_num };
+	struct completion completion;
+
+	if (work->has_imm) {
+		wc.wc_flags |= IBV_WC_WITH_IMM;
+		wc.imm_data = __builtin_bswap32(work->imm);
+	} else if (work->has_inv) {
+		wc.wc_flags |= IBV_WC_WITH_INV;
+		wc.invalidated_rkey = work->imm;
+		if (execute_invalidate(call, work->imm))
+			return FAULT_INVALIDATE;
+	}
+	if (!call->qp->responder.tagged) {
+		finish_recv(call, &wc, work->solicited);
+		return FAULT_NONE;
+	}
+	qp_count(call->qp, COMP_RECV, true, 1, wc.byte_len);
+	tags_complete(call->qp, &wc, work->is_single, &completion);
+	finish_push(call, call->qp->recv_cq, &completion, work->solicited);
+	return FAULT_NONE;
 }
 
 /* Flushed requests say nothing of their own. */

@@ -119,25 +119,6 @@ static inline uint64_t offset_of(const struct qp *qp, uint32_t psn, uint32_t fir
 	return (uint64_t)((psn - first) & PSN_MASK) << mtu_shift(qp);
 }
 
-/* ---- sge.c: application memory <-> packets ---- */
-
-enum sge_result { SGE_OK, SGE_PROTECTION };
-
-/* Copy @bytes from @offset of the request's data to @out. SGE_PROTECTION: reason in call->why. */
-enum sge_result sge_gather(struct qp_call *call, const struct send_wqe *wqe, uint64_t offset,
-			   uint8_t *out, uint32_t bytes);
-/* Copy @data to @offset of the request's list. @last: this completes the message (copy_user_ordered). */
-enum sge_result sge_scatter(struct qp_call *call, const struct send_wqe *wqe, uint64_t offset,
-			    const uint8_t *data, uint32_t bytes, bool last);
-/* The same for the receive that was taken; or for one of a work queue, by @accessor. */
-enum sge_result recv_scatter(struct qp_call *call, uint64_t offset, const uint8_t *data, uint32_t bytes,
-			     bool last) REQUIRES(call->qp->lock);
-enum sge_result recv_scatter_for(struct qp_call *call, const struct mr_accessor *accessor,
-				 const struct recv_wqe *recv, uint64_t offset, const uint8_t *data,
-				 uint32_t bytes, bool last);
-/* May all of it be scattered to the request's list now? */
-enum sge_result sge_check(struct qp_call *call, const struct send_wqe *wqe);
-
 static inline uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count)
 {
 	uint64_t total = 0;
@@ -147,13 +128,6 @@ static inline uint64_t sge_total(const struct ibv_sge *sge, uint32_t sge_count)
 	return total;
 }
 
-/*
- * Locate, in the receive that was taken, the destination of a part to fetch: adds its pieces to @fetch, each
- * with an access that is held until fetch_release().
- */
-enum sge_result recv_locate(struct qp_call *call, uint64_t offset, uint32_t bytes,
-			    struct message_fetch *fetch) REQUIRES(call->qp->lock);
-void fetch_release(struct message_fetch *fetch);
 
 /* ---- emit.c: packets into the batch ---- */
 
@@ -258,6 +232,16 @@ void note_failure(struct qp_call *call, enum ibv_wc_status status) REQUIRES(call
 /* A completion; one that has no room is noted (completion_lost). */
 void finish_push(struct qp_call *call, struct cq *cq, const struct completion *completion, bool solicited)
 	REQUIRES(call->qp->lock);
+/* A message that has taken a receive, and has come. */
+struct work {
+	uint32_t bytes;
+	uint32_t imm;			/* host order; or the rkey to invalidate */
+	bool is_write, has_imm, has_inv, solicited;
+	bool is_single;			/* was one packet, or one message */
+};
+
+/* Invalidate what it says, and complete the receive. FAULT_INVALIDATE. */
+enum fault finish_message(struct qp_call *call, const struct work *work) REQUIRES(call->qp->lock);
 /* Complete the receive that the responder holds; opcode, length and flags are in @wc. */
 void finish_recv(struct qp_call *call, struct ibv_wc *wc, bool solicited) REQUIRES(call->qp->lock);
 void finish_recv_error(struct qp_call *call, enum ibv_wc_status status) REQUIRES(call->qp->lock);
@@ -357,10 +341,6 @@ enum drop responder_fault(struct qp_call *call, enum fault fault, uint32_t psn) 
 /* The part at this end: completion or event, explanation, the error state. */
 void responder_fail(struct qp_call *call, enum fault fault) REQUIRES(call->qp->lock);
 void responder_answer(struct qp *qp, enum answer_kind kind, uint8_t syndrome, uint32_t psn);
-/* The message in progress, a @single packet or not, was a SEND, or a WRITE with immediate data: complete its
- * receive. */
-enum fault responder_complete(struct qp_call *call, struct ibv_wc *wc, bool solicited, bool single)
-	REQUIRES(call->qp->lock);
 void note_established(struct qp_call *call) REQUIRES(call->qp->lock); /* transport.c: in RTR */
 /* Syndrome of an ACK: end-to-end credits, but none with an SRQ (IBTA 9.7.7.2). */
 uint8_t responder_ack_syndrome(const struct qp *qp) REQUIRES(qp->lock);

@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "ethernet/frame.h"
+#include "transport/execute.h"
 #include "transport/service.h"
 
 #define BURST_DEFAULT	65536u		/* bytes, where the application does not say */

@@ -10,8 +10,7 @@
  */
 #include <assert.h>
 
-#include "base/copy.h"
-#include "transport/internal.h"
+#include "transport/execute.h"
 #include "wire/aeth.h"
 
 /* Further back a PSN is no duplicate's: it may name another packet by now. */
@@ -158,28 +157,11 @@ static uint8_t read_code(bool first, bool last)
 static enum fault replay_fetch(struct qp_call *call, const struct resource *resource,
 			       uint64_t offset, uint8_t *out, uint32_t bytes)
 {
-	struct mr_table *mrs = call->qp->transport->mrs;
-	struct mr_accessor accessor = { .pd = resource->pd, .qpn = call->qp->number };
-	uint64_t address = resource->address + offset;
-	struct mr_access access;
-	enum mr_fault fault;
-	int err;
+	const struct mr_accessor accessor = { .pd = resource->pd, .qpn = call->qp->number };
+	const struct target target = { .rkey = resource->rkey, .need = IBV_ACCESS_REMOTE_READ,
+				       .address = resource->address + offset, .bytes = bytes };
 
-	fault = mr_access_begin(mrs, &accessor, resource->rkey, IBV_ACCESS_REMOTE_READ, address,
-				bytes, &access);
-	if (fault != MR_OK) {
-		if (explain_enabled)
-			mr_explain(mrs, &accessor, resource->rkey, IBV_ACCESS_REMOTE_READ, address,
-				   bytes, fault, call->why, sizeof(call->why));
-		return FAULT_ACCESS;
-	}
-	err = copy_user(out, access.host, bytes);
-	mr_access_end(&access);
-	if (!err)
-		return FAULT_NONE;
-	set_reason(call, "the memory at 0x%llx that the RDMA READ names is no longer mapped",
-		   (unsigned long long)address);
-	return FAULT_MEMORY;
+	return execute_fetch(call, &accessor, &target, out);
 }
 
 void replay_drop(struct responder *responder)

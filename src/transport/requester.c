@@ -15,7 +15,7 @@
 
 #include "transport/credits.h"
 #include "transport/gather.h"
-#include "transport/internal.h"
+#include "transport/execute.h"
 #include "transport/refusal.h"
 #include "transport/loss.h"
 

@@ -8,7 +8,7 @@
  * uses: the region (call->access) and the receive.
  */
 #include "object/placement.h"
-#include "transport/internal.h"
+#include "transport/execute.h"
 
 bool responder_take(struct qp_call *call)
 {
@@ -182,85 +182,53 @@ static enum fault responder_check_length(struct qp_call *call, const struct pack
 	return FAULT_BAD_LENGTH;
 }
 
-static enum fault responder_access_begin(struct qp_call *call, uint32_t rkey, unsigned need,
-					 uint64_t address, uint64_t bytes)
-	REQUIRES(call->qp->lock)
-{
-	struct qp *qp = call->qp;
-	struct mr_accessor accessor = mr_accessor_of(call->qp);
-	enum mr_fault fault;
-
-	if (!bytes)
-		return FAULT_NONE;
-	fault = mr_access_begin(qp->transport->mrs, &accessor, rkey, need, address, bytes,
-				&call->access);
-	if (fault == MR_OK) {
-		call->accessing = true;
-		return FAULT_NONE;
-	}
-	if (explain_enabled)
-		mr_explain(qp->transport->mrs, &accessor, rkey, need, address, bytes, fault,
-			   call->why, sizeof(call->why));
-	return FAULT_ACCESS;
-}
-
-/* All of a region whatever the range says, or the range, which may be empty. */
-static enum fault check_flush(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock)
-{
-	struct mr_table *mrs = call->qp->transport->mrs;
-	struct mr_accessor accessor = mr_accessor_of(call->qp);
-	enum mr_fault fault;
-
-	if (packet->feth.level == FLUSH_LEVEL_RANGE)
-		return responder_access_begin(call, packet->reth.rkey, responder_need(packet),
-					      packet->reth.address, packet->reth.length);
-	fault = mr_access_whole(mrs, &accessor, packet->reth.rkey, responder_need(packet));
-	if (fault == MR_OK)
-		return FAULT_NONE;
-	if (explain_enabled)
-		mr_explain(mrs, &accessor, packet->reth.rkey, responder_need(packet),
-			   packet->reth.address, 0, fault, call->why, sizeof(call->why));
-	return FAULT_ACCESS;
-}
-
+/* The memory that the packet names, held from here to its execution. */
 static enum fault responder_check_access(struct qp_call *call, const struct packet *packet)
 	REQUIRES(call->qp->lock)
 {
 	const struct responder *responder = &call->qp->responder;
+	struct target target;
 
+	if (packet->op->verb == VERB_SEND)
+		return FAULT_NONE;
+	target = (struct target){ .rkey = packet->reth.rkey, .need = responder_need(packet),
+				  .address = packet->reth.address, .bytes = packet->reth.length };
 	switch (packet->op->verb) {
 	case VERB_WRITE:
 		if (opcode_starts(packet->op))
-			return responder_access_begin(call, packet->reth.rkey,
-						      IBV_ACCESS_REMOTE_WRITE, packet->reth.address,
-						      packet->reth.length);
-		return responder_access_begin(call, responder->write_rkey, IBV_ACCESS_REMOTE_WRITE,
-					      responder->write_address + responder->received,
-					      packet->payload_bytes);
-	case VERB_READ:
-		return responder_access_begin(call, packet->reth.rkey, IBV_ACCESS_REMOTE_READ,
-					      packet->reth.address, packet->reth.length);
-	case VERB_FLUSH:
-		return check_flush(call, packet);
+			break;
+		target.rkey = responder->write_rkey;
+		target.address = responder->write_address + responder->received;
+		target.bytes = packet->payload_bytes;
+		break;
+	case VERB_FLUSH:	/* all of a region whatever the range says, or the range, which may be empty */
+		if (packet->feth.level != FLUSH_LEVEL_RANGE) {
+			target.bytes = 0;
+			return execute_may(call, &target);
+		}
+		break;
 	case VERB_ATOMIC_WRITE:
 		if (packet->reth.address & 7) {
 			set_reason(call, "ATOMIC_WRITE at address 0x%llx, which is not a multiple of 8",
 				   (unsigned long long)packet->reth.address);
 			return FAULT_UNALIGNED;
 		}
-		return responder_access_begin(call, packet->reth.rkey, IBV_ACCESS_REMOTE_WRITE,
-					      packet->reth.address, PLACEMENT_WORD);
+		target.bytes = PLACEMENT_WORD;
+		break;
 	case VERB_ATOMIC:
 		if (packet->atomic.address & 7) {
 			set_reason(call, "atomic at address 0x%llx, which is not a multiple of 8",
 				   (unsigned long long)packet->atomic.address);
 			return FAULT_UNALIGNED;
 		}
-		return responder_access_begin(call, packet->atomic.rkey, IBV_ACCESS_REMOTE_ATOMIC,
-					      packet->atomic.address, 8);
-	default:
-		return FAULT_NONE;
+		target.rkey = packet->atomic.rkey;
+		target.address = packet->atomic.address;
+		target.bytes = 8;
+		break;
+	default:	/* a READ */
+		break;
 	}
+	return execute_begin(call, &target);
 }
 
 static enum fault check_receive(struct qp_call *call, const struct packet *packet)

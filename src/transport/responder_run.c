@@ -4,61 +4,37 @@
  * resource that answers it later (replay.c); behind the last packet of a message its completion. UC does the
  * same (unreliable.c).
  */
-#include <string.h>
+#include "transport/execute.h"
 
-#include "base/copy.h"
-#include "transport/internal.h"
-
-static enum fault run_tagged_send(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock)
+static struct payload payload_of(const struct packet *packet)
 {
-	struct tags_part part = { .data = packet->payload, .bytes = (uint32_t)packet->payload_bytes };
-	struct responder *responder = &call->qp->responder;
-	struct completion completion;
-
-	if (tags_part(responder, &part) &&
-	    recv_scatter(call, part.offset, part.data, part.bytes, opcode_ends(packet->op)))
-		return FAULT_LOCAL_PROTECTION;
-	if (opcode_starts(packet->op) && !opcode_ends(packet->op) && tags_matched(call->qp, &completion))
-		finish_push(call, call->qp->recv_cq, &completion, false);
-	return FAULT_NONE;
+	return (struct payload){ .data = packet->payload, .bytes = (uint32_t)packet->payload_bytes,
+				 .last = opcode_ends(packet->op) };
 }
 
 static enum fault run_send(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock)
 {
-	struct responder *responder = &call->qp->responder;
+	const struct payload payload = payload_of(packet);
+	enum fault fault = execute_send(call, &payload);
+	struct completion completion;
 
-	if (responder->tagged)
-		return run_tagged_send(call, packet);
-	if (recv_scatter(call, responder->received, packet->payload, (uint32_t)packet->payload_bytes,
-			 opcode_ends(packet->op)))
-		return FAULT_LOCAL_PROTECTION;
-	responder->received += (uint32_t)packet->payload_bytes;
-	return FAULT_NONE;
+	if (!fault && call->qp->responder.tagged && opcode_starts(packet->op) && !payload.last &&
+	    tags_matched(call->qp, &completion))
+		finish_push(call, call->qp->recv_cq, &completion, false);
+	return fault;
 }
 
-static enum fault run_write(struct qp_call *call, const struct packet *packet)
+static enum fault run_write(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock)
 {
+	const struct payload payload = payload_of(packet);
 	struct responder *responder = &call->qp->responder;
-	size_t bytes = packet->payload_bytes;
-	int err = 0;
 
 	if (opcode_starts(packet->op)) {
 		responder->write_address = packet->reth.address;
 		responder->write_rkey = packet->reth.rkey;
 		responder->write_length = packet->reth.length;
 	}
-	if (bytes && opcode_ends(packet->op))
-		err = copy_user_ordered(call->access.host, packet->payload, bytes);
-	else if (bytes)
-		err = copy_user(call->access.host, packet->payload, bytes);
-	if (err) {
-		set_reason(call,
-			   "the memory at 0x%llx that the RDMA WRITE names is no longer mapped",
-			   (unsigned long long)(responder->write_address + responder->received));
-		return FAULT_MEMORY;
-	}
-	responder->received += (uint32_t)bytes;
-	return FAULT_NONE;
+	return execute_write(call, &payload);
 }
 
 /* The data is read when the responses are written; here only the right to it is checked. */
@@ -88,44 +64,18 @@ static enum fault responder_run_atomic(struct qp_call *call, const struct packet
 	struct qp *qp = call->qp;
 	struct resource *resource = resource_new(call->qp);
 	uint64_t original = 0;
-	int err;
+	enum fault fault;
 
 	lock_alias(&qp->lock);
-	if ((uintptr_t)call->access.host & 7) {
-		set_reason(call, "atomic on memory at %p, which is not a multiple of 8",
-			call->access.host);
-		return FAULT_UNALIGNED;
-	}
-	if ((packet->op->code & OPCODE_OPERATION) == OPCODE_RC_COMPARE_SWAP)
-		err = user_compare_swap(call->access.host, packet->atomic.compare,
-					packet->atomic.swap_add, &original);
-	else
-		err = user_fetch_add(call->access.host, packet->atomic.swap_add, &original);
-	if (err) {
-		set_reason(call, "the memory of an atomic at 0x%llx is no longer mapped",
-			   (unsigned long long)packet->atomic.address);
-		return FAULT_MEMORY;
-	}
+	fault = execute_atomic(call, packet, &original);
+	if (fault)
+		return fault;
 	*resource = (struct resource){ .kind = RESOURCE_ATOMIC, .first_psn = packet->psn,
 				       .last_psn = packet->psn, .original = original,
 				       .position = qp->responder.position };
 	qp->responder.resource_next++;
 	resource_activate(qp, resource, packet->psn, 0);
 	return FAULT_NONE;
-}
-
-/* All eight bytes at once, for whoever reads or changes them meanwhile. 0 or EFAULT. */
-static int store_word(void *host, const uint8_t *payload)
-{
-	uint64_t value, expected, found = 0;
-	int err;
-
-	memcpy(&value, payload, sizeof(value));
-	do {
-		expected = found;
-		err = user_compare_swap(host, expected, value, &found);
-	} while (!err && found != expected);
-	return err;
 }
 
 /*
@@ -139,16 +89,10 @@ static enum fault run_placement(struct qp_call *call, const struct packet *packe
 
 	lock_alias(&qp->lock);
 	if (packet->op->verb == VERB_ATOMIC_WRITE) {
-		if ((uintptr_t)call->access.host & 7) {
-			set_reason(call, "ATOMIC_WRITE to memory at %p, which is not a multiple of 8",
-				   call->access.host);
-			return FAULT_UNALIGNED;
-		}
-		if (store_word(call->access.host, packet->payload)) {
-			set_reason(call, "the memory of an ATOMIC_WRITE at 0x%llx is no longer mapped",
-				   (unsigned long long)packet->reth.address);
-			return FAULT_MEMORY;
-		}
+		enum fault fault = execute_word(call, packet);
+
+		if (fault)
+			return fault;
 	}
 	*resource = (struct resource){ .kind = RESOURCE_PLACEMENT, .first_psn = packet->psn,
 				       .last_psn = packet->psn,
@@ -178,61 +122,6 @@ static enum fault responder_run(struct qp_call *call, const struct packet *packe
 	default:
 		return responder_run_atomic(call, packet);
 	}
-}
-
-static enum fault responder_invalidate(struct qp_call *call, uint32_t rkey)
-	REQUIRES(call->qp->lock)
-{
-	struct mr_accessor accessor = mr_accessor_of(call->qp);
-
-	if (mr_invalidate(call->qp->transport->mrs, &accessor, rkey) == MR_OK)
-		return FAULT_NONE;
-	set_reason(call,
-		   "SEND_WITH_INV names rkey 0x%08x, which is not of a type 2 window bound on "
-		   "this QP",
-		   rkey);
-	return FAULT_INVALIDATE;
-}
-
-enum fault responder_complete(struct qp_call *call, struct ibv_wc *wc, bool solicited, bool single)
-{
-	struct completion completion;
-
-	wc->status = IBV_WC_SUCCESS;
-	wc->src_qp = call->qp->attr.dest_qp_num;
-	if ((wc->wc_flags & IBV_WC_WITH_INV) && responder_invalidate(call, wc->invalidated_rkey))
-		return FAULT_INVALIDATE;
-	if (!call->qp->responder.tagged) {
-		finish_recv(call, wc, solicited);
-		return FAULT_NONE;
-	}
-	qp_count(call->qp, COMP_RECV, true, 1, wc->byte_len);
-	tags_complete(call->qp, wc, single, &completion);
-	finish_push(call, call->qp->recv_cq, &completion, solicited);
-	return FAULT_NONE;
-}
-
-static enum fault responder_complete_receive(struct qp_call *call, const struct packet *packet)
-	REQUIRES(call->qp->lock)
-{
-	struct ibv_wc wc = { .byte_len = call->qp->responder.received };
-
-	wc.opcode = packet->op->verb == VERB_SEND ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
-	if (packet->op->headers & HDR_IMM) {
-		wc.wc_flags |= IBV_WC_WITH_IMM;
-		wc.imm_data = __builtin_bswap32(packet->imm);
-	} else if (packet->op->headers & HDR_IETH) {
-		wc.wc_flags |= IBV_WC_WITH_INV;
-		wc.invalidated_rkey = packet->invalidate_rkey;
-	}
-	return responder_complete(call, &wc, packet->solicited, opcode_starts(packet->op));
-}
-
-static void responder_access_end(struct qp_call *call)
-{
-	if (call->accessing)
-		mr_access_end(&call->access);
-	call->accessing = false;
 }
 
 /* RC: the receive that the message would have taken fails with it, whichever packet is the wrong one. */
@@ -269,7 +158,7 @@ enum fault responder_message(struct qp_call *call, const struct packet *packet)
 
 	if (!fault)
 		fault = responder_run(call, packet);
-	responder_access_end(call);
+	execute_end(call);
 	if (fault) {
 		responder_count_failed(call, packet, fault);
 		responder_take_failed(call, packet, fault);
@@ -278,10 +167,21 @@ enum fault responder_message(struct qp_call *call, const struct packet *packet)
 	responder->previous = packet->op;
 	if (!opcode_ends(packet->op))
 		return FAULT_NONE;
-	if (packet->op->verb == VERB_SEND || (packet->op->headers & HDR_IMM))
-		fault = responder_complete_receive(call, packet);
-	if (fault)
-		return fault;
+	if (packet->op->verb == VERB_SEND || (packet->op->headers & HDR_IMM)) {
+		const struct work work = {
+			.bytes = responder->received,
+			.imm = packet->op->headers & HDR_IMM ? packet->imm : packet->invalidate_rkey,
+			.is_write = packet->op->verb != VERB_SEND,
+			.has_imm = packet->op->headers & HDR_IMM,
+			.has_inv = packet->op->headers & HDR_IETH,
+			.solicited = packet->solicited,
+			.is_single = opcode_starts(packet->op),
+		};
+
+		fault = finish_message(call, &work);
+		if (fault)
+			return fault;
+	}
 	if (packet->op->verb == VERB_WRITE)
 		qp_count(call->qp, COMP_REMOTE_WRITE, true, 1, responder->write_length);
 	responder->msn = psn_add(responder->msn, 1);

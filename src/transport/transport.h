@@ -16,11 +16,12 @@
  *	resource.c	responder resources; replay.c: answers to duplicates from them
  *	unreliable.c	UC and UD, both ways
  *	raw.c		RAW_PACKET: Ethernet frames, both ways
- *	sge.c		copies between application memory and packets
+ *	execute.c	what requests do with application memory
  *	emit.c		packets into the batch
  *	drop.c		words for packets that are dropped, and for what the peer says of ours (refusal.h)
  *	finish.c	completions, flushing, the error state
- *	direct.c	one-sided requests that need no packets; message.c: SENDs that need none
+ *	direct.c	one-sided requests that need no packets; message.c and message_receive.c: SENDs that
+ *			need none
  *	flow.c		flow control of UC and UD, with stream.c (asking), echo.c (answering) and
  *			ah_path.c (the paths of an address handle)
  *	path.c		congestion window towards a peer process, shared by the QPs that use it

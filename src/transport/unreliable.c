@@ -12,6 +12,7 @@
 #include "transport/echo.h"
 #include "transport/guesses.h"
 #include "transport/drop.h"
+#include "transport/execute.h"
 #include "transport/service.h"
 #include "transport/stream.h"
 

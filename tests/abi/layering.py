@@ -8,6 +8,7 @@ The rules of ARCHITECTURE.md that can be read off the sources:  layering.py ROOT
   - what one link alone has of a route (an arm of `struct route`) is named by those who make routes, and by
     those who send along them;
   - each source begins with the licence line and a comment that says what it is;
+  - application memory is touched for requests in few files (MEMORY);
   - each C file is built: some meson.build (or a test script) names it.
 """
 import os
@@ -50,6 +51,13 @@ LAYERS = {
     'sim/world': ['transport', 'object', 'trace', 'wire', 'tracepoint', 'base'],
     'sim/program': ['sim/world', 'verbs', 'cm/protocol', 'object', 'trace', 'wire', 'tracepoint', 'base'],
 }
+# Who finds memory by a key, or copies where it may be unmapped. Of these for requests: transport/execute, and what
+# goes without packets or messages.
+MEMORY = {'object/access.c', 'base/copy.c', 'transport/execute.c', 'local/onesided.c', 'local/fetch.c',
+          'local/send.c',	# names the memory of a message to its receiver
+          'object/qp_post.c',	# inline data, at the post
+          'device/mr.c', 'device/dm.c', 'trace/file.c'}
+MEMORY_CALL = re.compile(r'\b(mr_access_(?:begin|move|end|whole)|copy_user(?:_ordered)?|user_(?:compare_swap|fetch_add))\(')
 CODE = ('.c', '.h', '.def', '.map')
 SCRIPTS = ('.py', '.sh', '.build')
 LICENCE = 'SPDX-License-Identifier: BSD-2-Clause'
@@ -122,6 +130,19 @@ def link_bound(root):
             yield from link_names(path, read(root, path))
 
 
+def memory_calls(path, text):
+    code = re.sub(r'/\*.*?\*/', '', text, flags=re.DOTALL)
+    for name in sorted(set(MEMORY_CALL.findall(code))):
+        yield '%s: %s() is not for this file' % (path, name)
+
+
+def touches_memory(root):
+    for path in sorted(sources(root, 'src', ('.c',))):
+        name = os.path.relpath(path, 'src')
+        if name not in MEMORY and not TEST.fullmatch(os.path.basename(path)):
+            yield from memory_calls(path, read(root, path))
+
+
 def headless(root):
     for folder in ('src', 'tools', 'examples', 'bench', 'tests'):
         for path in sorted(sources(root, folder, CODE)):
@@ -169,6 +190,9 @@ def self_test():
     for layer, line in wrong:
         if not list(forbidden(layer, 'x', line)):
             yield 'accepted in %s: %s' % (layer, line)
+    if not list(memory_calls('x', '\terr = copy_user(to, from, 8);\n')) or \
+            list(memory_calls('x', '/* as copy_user() does it */\n')):
+        yield 'copies of memory are not told from comments'
     for layer, line in right:
         yield from forbidden(layer, 'x', line)
     if not link_names('x', 'qp->route.roce.interface') or link_names('x', 'qp->route.source'):
@@ -181,6 +205,7 @@ def main():
     tap.test('the layering check refuses what it has to', self_test())
     tap.test('includes go from layer to layer as the architecture says', bad_edges(root))
     tap.test('what one link has of a route is named in net/ and engine/ alone', link_bound(root))
+    tap.test('the memory of applications is touched for requests in few files', touches_memory(root))
     tap.test('every source says its licence and what it is', headless(root))
     tap.test('every C file is built', unbuilt(root))
     tap.test('no C file is built twice', listed_twice(root))

@@ -45,12 +45,12 @@
 /* States, calls and what a connection reports: state.def. */
 enum endpoint_state {
 #define STATE(id, name, next) STATE_##id,
-#define CALL(...)
-#define INPUT(...)
+#define ON_CALL(...)
+#define ON_INPUT(...)
 #include "cm/endpoint/state.def"
 #undef STATE
-#undef CALL
-#undef INPUT
+#undef ON_CALL
+#undef ON_INPUT
 	STATE_COUNT,
 	/* In rows of the table only: refusals of a call, and an event that means nothing. */
 	STATE_REFUSE = 0x80, STATE_STANDS, STATE_IGNORE,

@@ -7,18 +7,18 @@
 /* 1 + the state after it; 0: no row. */
 static const uint8_t after_call[STATE_COUNT][ENDPOINT_CALL_COUNT] = {
 #define STATE(...)
-#define INPUT(...)
-#define CALL(state, call, next) [STATE_##state][ENDPOINT_CALL_##call] = 1 + STATE_##next,
+#define ON_INPUT(...)
+#define ON_CALL(state, call, next) [STATE_##state][ENDPOINT_CALL_##call] = 1 + STATE_##next,
 #include "cm/endpoint/state.def"
-#undef INPUT
-#undef CALL
+#undef ON_INPUT
+#undef ON_CALL
 };
 
 static const uint8_t after_input[STATE_COUNT][INPUT_COUNT] = {
-#define CALL(...)
-#define INPUT(state, input, next) [STATE_##state][INPUT_##input] = 1 + STATE_##next,
+#define ON_CALL(...)
+#define ON_INPUT(state, input, next) [STATE_##state][INPUT_##input] = 1 + STATE_##next,
 #include "cm/endpoint/state.def"
-#undef INPUT
+#undef ON_INPUT
 #undef STATE
 };
 
@@ -26,11 +26,11 @@ static const struct {
 	const char *name, *next;
 } states[STATE_COUNT] = {
 #define STATE(id, name, next) [STATE_##id] = { name, next },
-#define INPUT(...)
+#define ON_INPUT(...)
 #include "cm/endpoint/state.def"
 #undef STATE
-#undef INPUT
-#undef CALL
+#undef ON_INPUT
+#undef ON_CALL
 };
 
 enum endpoint_state state_after_call(enum endpoint_state state, enum endpoint_call call)

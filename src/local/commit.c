@@ -177,8 +177,8 @@ static bool commit_takes(struct commit *commit, uint32_t bytes)
 }
 
 /*
- * May it write there? As transport/message_receive.c looks. A window can end without a call: its WRITEs
- * wait.
+ * May it write there? As transport/message_receive.c looks. A window can end without a call: its
+ * WRITEs wait.
  */
 static bool commit_may_write(struct commit *commit, const struct commit_message *message)
 	REQUIRES(commit->qp.lock)

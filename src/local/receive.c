@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Messages, the responder's part, and the answers to messages of this process. Each is parsed in
- * one place (transport/message_receive.c, control.c), then executed by the QP's responder like a packet, or
- * refused. The data of large ones is fetched first, without locks (fetch.c).
+ * one place (transport/message_receive.c, control.c), then executed by the QP's responder like a
+ * packet, or refused. The data of large ones is fetched first, without locks (fetch.c).
  */
 #include "local/peer.h"
 

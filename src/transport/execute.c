@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Execution of requests (execute.h): copies between packets or messages and the memory of SGE lists, or that of keys
- * which the peer names. The keys are checked for each packet, so a region that is deregistered in the middle of a
- * message is noticed; a retransmission reads the memory again (IBTA allows both).
+ * Execution of requests (execute.h): copies between packets or messages and the memory of SGE
+ * lists, or that of keys which the peer names. The keys are checked for each packet, so a region
+ * that is deregistered in the middle of a message is noticed; a retransmission reads the memory
+ * again (IBTA allows both).
  */
 #include "transport/execute.h"
 
@@ -105,7 +106,8 @@ static enum sge_result sge_walk(struct qp_call *call, const struct ibv_sge *sge,
 }
 
 /* The list of a request of our own. */
-static enum sge_result sge_walk_request(struct qp_call *call, const struct send_wqe *wqe, uint64_t offset,
+static enum sge_result sge_walk_request(struct qp_call *call, const struct send_wqe *wqe,
+					uint64_t offset,
 					uint8_t *data, uint32_t bytes, unsigned need, bool last)
 {
 	struct copy_end end = { .data = data };
@@ -130,8 +132,8 @@ enum sge_result sge_gather(struct qp_call *call, const struct send_wqe *wqe, uin
 enum sge_result sge_scatter(struct qp_call *call, const struct send_wqe *wqe, uint64_t offset,
 			    const uint8_t *data, uint32_t bytes, bool last)
 {
-	return sge_walk_request(call, wqe, offset, (uint8_t *)(uintptr_t)data, bytes, IBV_ACCESS_LOCAL_WRITE,
-				last);
+	return sge_walk_request(call, wqe, offset, (uint8_t *)(uintptr_t)data, bytes,
+				IBV_ACCESS_LOCAL_WRITE, last);
 }
 
 enum sge_result sge_check(struct qp_call *call, const struct send_wqe *wqe)
@@ -145,15 +147,17 @@ enum sge_result recv_scatter_for(struct qp_call *call, const struct mr_accessor 
 {
 	struct copy_end end = { .accessor = *accessor, .data = (uint8_t *)(uintptr_t)data };
 
-	return sge_walk(call, recv->sge, recv->sge_count, offset, &end, bytes, IBV_ACCESS_LOCAL_WRITE, last);
+	return sge_walk(call, recv->sge, recv->sge_count, offset, &end, bytes,
+			IBV_ACCESS_LOCAL_WRITE, last);
 }
 
-enum sge_result recv_scatter(struct qp_call *call, uint64_t offset, const uint8_t *data, uint32_t bytes,
-			     bool last)
+enum sge_result recv_scatter(struct qp_call *call, uint64_t offset, const uint8_t *data,
+			     uint32_t bytes, bool last)
 {
 	struct mr_accessor accessor = recv_accessor_of(call->qp);
 
-	return recv_scatter_for(call, &accessor, call->qp->responder.recv, offset, data, bytes, last);
+	return recv_scatter_for(call, &accessor, call->qp->responder.recv, offset, data, bytes,
+				last);
 }
 
 enum sge_result recv_locate(struct qp_call *call, uint64_t offset, uint32_t bytes,
@@ -162,17 +166,18 @@ enum sge_result recv_locate(struct qp_call *call, uint64_t offset, uint32_t byte
 	const struct recv_wqe *recv = call->qp->responder.recv;
 	struct copy_end end = { .accessor = recv_accessor_of(call->qp), .fetch = fetch };
 
-	return sge_walk(call, recv->sge, recv->sge_count, offset, &end, bytes, IBV_ACCESS_LOCAL_WRITE, false);
+	return sge_walk(call, recv->sge, recv->sge_count, offset, &end, bytes,
+			IBV_ACCESS_LOCAL_WRITE, false);
 }
 
 /* ---- what the peer names by key ---- */
 
-static void execute_explain(struct qp_call *call, const struct mr_accessor *accessor, const struct target *target,
-			    enum mr_fault fault)
+static void execute_explain(struct qp_call *call, const struct mr_accessor *accessor,
+			    const struct target *target, enum mr_fault fault)
 {
 	if (explain_enabled)
-		mr_explain(call->qp->transport->mrs, accessor, target->rkey, target->need, target->address,
-			   target->bytes, fault, call->why, sizeof(call->why));
+		mr_explain(call->qp->transport->mrs, accessor, target->rkey, target->need,
+			   target->address, target->bytes, fault, call->why, sizeof(call->why));
 }
 
 enum fault execute_begin(struct qp_call *call, const struct target *target)
@@ -182,8 +187,8 @@ enum fault execute_begin(struct qp_call *call, const struct target *target)
 
 	if (!target->bytes)
 		return FAULT_NONE;
-	fault = mr_access_begin(call->qp->transport->mrs, &accessor, target->rkey, target->need, target->address,
-				target->bytes, &call->access);
+	fault = mr_access_begin(call->qp->transport->mrs, &accessor, target->rkey, target->need,
+				target->address, target->bytes, &call->access);
 	if (fault != MR_OK) {
 		execute_explain(call, &accessor, target, fault);
 		return FAULT_ACCESS;
@@ -195,7 +200,8 @@ enum fault execute_begin(struct qp_call *call, const struct target *target)
 enum fault execute_may(struct qp_call *call, const struct target *target)
 {
 	struct mr_accessor accessor = mr_accessor_of(call->qp);
-	enum mr_fault fault = mr_access_whole(call->qp->transport->mrs, &accessor, target->rkey, target->need);
+	enum mr_fault fault = mr_access_whole(call->qp->transport->mrs, &accessor, target->rkey,
+					      target->need);
 
 	if (fault == MR_OK)
 		return FAULT_NONE;
@@ -210,15 +216,15 @@ void execute_end(struct qp_call *call)
 	call->accessing = false;
 }
 
-enum fault execute_fetch(struct qp_call *call, const struct mr_accessor *accessor, const struct target *target,
-			 uint8_t *out)
+enum fault execute_fetch(struct qp_call *call, const struct mr_accessor *accessor,
+			 const struct target *target, uint8_t *out)
 {
 	struct mr_access access;
 	enum mr_fault fault;
 	int err;
 
-	fault = mr_access_begin(call->qp->transport->mrs, accessor, target->rkey, target->need, target->address,
-				target->bytes, &access);
+	fault = mr_access_begin(call->qp->transport->mrs, accessor, target->rkey, target->need,
+				target->address, target->bytes, &access);
 	if (fault != MR_OK) {
 		execute_explain(call, accessor, target, fault);
 		return FAULT_ACCESS;
@@ -234,7 +240,8 @@ enum fault execute_fetch(struct qp_call *call, const struct mr_accessor *accesso
 
 /* ---- data of the peer ---- */
 
-static enum fault execute_place_tagged(struct qp_call *call, const struct payload *payload) REQUIRES(call->qp->lock)
+static enum fault execute_place_tagged(struct qp_call *call, const struct payload *payload)
+	REQUIRES(call->qp->lock)
 {
 	struct tags_part part = { .data = payload->data, .bytes = payload->bytes };
 
@@ -284,7 +291,8 @@ bool execute_locate(struct qp_call *call, const struct target *target, struct me
 	fetch->access[0] = call->access;
 	call->accessing = false;	/* held by the fetch */
 	fetch->piece[0] = (struct iovec){
-		.iov_base = (uint8_t *)fetch->access[0].host + fetch->offset, .iov_len = fetch->bytes };
+		.iov_base = (uint8_t *)fetch->access[0].host + fetch->offset,
+		.iov_len = fetch->bytes };
 	fetch->pieces = 1;
 	return true;
 }
@@ -343,7 +351,6 @@ enum fault execute_invalidate(struct qp_call *call, uint32_t rkey)
 		return FAULT_NONE;
 	set_reason(call,
 		   "SEND_WITH_INV names rkey 0x%08x, which is not of a type 2 window bound on "
-		   "this QP",
-		   rkey);
+		   "this QP", rkey);
 	return FAULT_INVALIDATE;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Execution of requests: the only place of transport/ that touches the memory of applications. Packets
- * (responder_run.c, replay.c, unreliable.c), frames (raw.c), messages (message_receive.c) and our own requests
- * (requester.c, completer.c) name memory and say what is to be done with it. Requests that need neither packets nor
- * messages are local/onesided.c's and local/fetch.c's; tests/abi/layering.py looks that there are no others.
+ * Execution of requests: the only place of transport/ that touches the memory of applications.
+ * Packets (responder_run.c, replay.c, unreliable.c), frames (raw.c), messages (message_receive.c)
+ * and our own requests (requester.c, completer.c) name memory and say what is to be done with it.
+ * Requests that need neither packets nor messages are local/onesided.c's and local/fetch.c's;
+ * tests/abi/layering.py looks that there are no others.
  *
  * The reason of a fault is in call->why.
  */
@@ -19,12 +20,15 @@ enum sge_result { SGE_OK, SGE_PROTECTION };
 /* Copy @bytes from @offset of the request's data to @out. SGE_PROTECTION: reason in call->why. */
 enum sge_result sge_gather(struct qp_call *call, const struct send_wqe *wqe, uint64_t offset,
 			   uint8_t *out, uint32_t bytes);
-/* Copy @data to @offset of the request's list. @last: this completes the message (copy_user_ordered). */
+/*
+ * Copy @data to @offset of the request's list. @last: this completes the message
+ * (copy_user_ordered).
+ */
 enum sge_result sge_scatter(struct qp_call *call, const struct send_wqe *wqe, uint64_t offset,
 			    const uint8_t *data, uint32_t bytes, bool last);
 /* The same for the receive that was taken; or for one of a work queue, by @accessor. */
-enum sge_result recv_scatter(struct qp_call *call, uint64_t offset, const uint8_t *data, uint32_t bytes,
-			     bool last) REQUIRES(call->qp->lock);
+enum sge_result recv_scatter(struct qp_call *call, uint64_t offset, const uint8_t *data,
+			     uint32_t bytes, bool last) REQUIRES(call->qp->lock);
 enum sge_result recv_scatter_for(struct qp_call *call, const struct mr_accessor *accessor,
 				 const struct recv_wqe *recv, uint64_t offset, const uint8_t *data,
 				 uint32_t bytes, bool last);
@@ -32,8 +36,8 @@ enum sge_result recv_scatter_for(struct qp_call *call, const struct mr_accessor 
 enum sge_result sge_check(struct qp_call *call, const struct send_wqe *wqe);
 
 /*
- * Locate, in the receive that was taken, the destination of a part to fetch: adds its pieces to @fetch, each
- * with an access that is held until fetch_release().
+ * Locate, in the receive that was taken, the destination of a part to fetch: adds its pieces to
+ * @fetch, each with an access that is held until fetch_release().
  */
 enum sge_result recv_locate(struct qp_call *call, uint64_t offset, uint32_t bytes,
 			    struct message_fetch *fetch) REQUIRES(call->qp->lock);
@@ -47,14 +51,18 @@ struct target {
 	unsigned need;			/* rights: IBV_ACCESS_... */
 };
 
-/* Hold it for this QP, until execute_end(): call->access. No bytes need no key. FAULT_ACCESS: it may not. */
-enum fault execute_begin(struct qp_call *call, const struct target *target) REQUIRES(call->qp->lock);
+/*
+ * Hold it for this QP, until execute_end(): call->access. No bytes need no key. FAULT_ACCESS: it
+ * may not.
+ */
+enum fault execute_begin(struct qp_call *call, const struct target *target)
+	REQUIRES(call->qp->lock);
 void execute_end(struct qp_call *call);
 /* Has the QP the rights to all that the key names, whatever the range says? Nothing is held. */
 enum fault execute_may(struct qp_call *call, const struct target *target) REQUIRES(call->qp->lock);
 /* Copy from it to @out, as @accessor. FAULT_ACCESS, FAULT_MEMORY. */
-enum fault execute_fetch(struct qp_call *call, const struct mr_accessor *accessor, const struct target *target,
-			 uint8_t *out);
+enum fault execute_fetch(struct qp_call *call, const struct mr_accessor *accessor,
+			 const struct target *target, uint8_t *out);
 
 /* ---- data of the peer ---- */
 
@@ -65,10 +73,15 @@ struct payload {
 };
 
 /* Data of a SEND, in order: to the receive that was taken. FAULT_LOCAL_PROTECTION. */
-enum fault execute_send(struct qp_call *call, const struct payload *payload) REQUIRES(call->qp->lock);
+enum fault execute_send(struct qp_call *call, const struct payload *payload)
+	REQUIRES(call->qp->lock);
 /* Data of an RDMA WRITE: to the target that is held. FAULT_MEMORY. */
-enum fault execute_write(struct qp_call *call, const struct payload *payload) REQUIRES(call->qp->lock);
-/* Where the part @fetch goes that the caller copies: into @target, NULL: the receive that was taken. */
+enum fault execute_write(struct qp_call *call, const struct payload *payload)
+	REQUIRES(call->qp->lock);
+/*
+ * Where the part @fetch goes that the caller copies: into @target, NULL: the receive that was
+ * taken.
+ */
 bool execute_locate(struct qp_call *call, const struct target *target, struct message_fetch *fetch)
 	REQUIRES(call->qp->lock);
 /* FAULT_UNALIGNED, FAULT_MEMORY: nothing has changed. */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Requests without packets (message.h): the sender's rules. message_receive.c has the receiver's. */
+/*
+ * Requests without packets (message.h): the sender's rules. message_receive.c has the receiver's.
+ */
 #include "transport/message.h"
 
 #include <string.h>

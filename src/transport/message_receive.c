@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Requests without packets (message.h), at the receiver: parsed, judged as packets are, and executed (execute.h), or
- * refused: then they come as packets.
+ * Requests without packets (message.h), at the receiver: parsed, judged as packets are, and
+ * executed (execute.h), or refused: then they come as packets.
  */
 #include "transport/message.h"
 
@@ -121,7 +121,8 @@ static bool is_next(const struct qp *qp, const struct local_message *message) RE
 /* The whole WRITE target, checked again for each part. */
 static struct target target_of(const struct local_message *message)
 {
-	return (struct target){ .rkey = message->rkey, .need = IBV_ACCESS_REMOTE_WRITE, .address = message->target,
+	return (struct target){ .rkey = message->rkey, .need = IBV_ACCESS_REMOTE_WRITE,
+				.address = message->target,
 				.bytes = message->length };
 }
 
@@ -129,7 +130,8 @@ static struct target target_of(const struct local_message *message)
 static bool copy_eager(struct qp_call *call, const struct local_message *message)
 	REQUIRES(call->qp->lock)
 {
-	const struct payload payload = { .data = message->data, .bytes = message->length, .last = true };
+	const struct payload payload = { .data = message->data, .bytes = message->length,
+					 .last = true };
 	const struct target target = target_of(message);
 	enum fault fault;
 
@@ -150,8 +152,8 @@ static bool takes_receive(const struct local_message *message)
 }
 
 /*
- * A refused message says that the key is wrong. A requester sends it as a packet then, which ends the
- * QP; one that does not, and tries other keys, ends it as well.
+ * A refused message says that the key is wrong. A requester sends it as a packet then, which ends
+ * the QP; one that does not, and tries other keys, ends it as well.
  */
 static void note_wrong_key(struct qp_call *call) REQUIRES(call->qp->lock)
 {
@@ -181,8 +183,8 @@ static bool may_write(struct qp_call *call, const struct local_message *message)
 }
 
 /*
- * The header decides what the message takes; large data, with the header, is with the sender: it comes as packets.
- * The sender can change the data while it is read, hence the copy.
+ * The header decides what the message takes; large data, with the header, is with the sender: it
+ * comes as packets. The sender can change the data while it is read, hence the copy.
  */
 static bool message_take_by_tag(struct qp_call *call, const struct local_message *message)
 	REQUIRES(call->qp->lock)
@@ -222,7 +224,8 @@ static enum message_fate message_complete(struct qp_call *call, const struct loc
 				   .is_write = message->flags & MESSAGE_WRITE,
 				   .has_imm = message->flags & MESSAGE_IMM,
 				   .has_inv = message->flags & MESSAGE_INVALIDATE,
-				   .solicited = message->flags & MESSAGE_SOLICITED, .is_single = true };
+				   .solicited = message->flags & MESSAGE_SOLICITED,
+				   .is_single = true };
 
 	if (takes_receive(message) && finish_message(call, &work)) {
 		note_wrong_key(call);	/* that was to be invalidated */

@@ -305,7 +305,8 @@ enum drop transport_receive_frame(struct qp *qp, const struct raw_frame *raw, ui
 }
 
 /* No packet names a QP of this type: frames come by transport_receive_frame(). */
-static enum drop raw_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
+static enum drop raw_receive(struct qp_call *call, const struct packet *packet,
+			     const struct rx_info *info)
 	REQUIRES(call->qp->lock)
 {
 	(void)call, (void)packet, (void)info;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The services RC and XRC: a requester (requester.c, completer.c) and a responder (responder.c) in each QP. The
- * responder comes first: its answers are what the peer waits for.
+ * The services RC and XRC: a requester (requester.c, completer.c) and a responder (responder.c) in
+ * each QP. The responder comes first: its answers are what the peer waits for.
  */
 #include "transport/service.h"
 
@@ -10,7 +10,8 @@ static bool reliable_ready(const struct qp *qp) REQUIRES(qp->lock)
 	return responder_ready(qp) || requester_ready(qp);
 }
 
-static enum drop rc_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
+static enum drop rc_receive(struct qp_call *call, const struct packet *packet,
+			    const struct rx_info *info)
 	REQUIRES(call->qp->lock)
 {
 	if (opcode_is_response(packet->op))
@@ -21,7 +22,8 @@ static enum drop rc_receive(struct qp_call *call, const struct packet *packet, c
 }
 
 /* A response to a receiver, or a request to a sender, is dropped. */
-static enum drop xrc_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
+static enum drop xrc_receive(struct qp_call *call, const struct packet *packet,
+			     const struct rx_info *info)
 	REQUIRES(call->qp->lock)
 {
 	if (opcode_is_response(packet->op) != (call->qp->type == IBV_QPT_XRC_SEND))
@@ -56,8 +58,9 @@ static bool reliable_may_gather(struct qp *qp, uint64_t now_ns) REQUIRES(qp->loc
 	return !responder_ready(qp) && requester_may_gather(qp, now_ns);
 }
 
-#define RELIABLE .transmit = reliable_transmit, .ready = reliable_ready, .deadline = reliable_deadline, \
-	.timeout = reliable_timeout, .may_gather = reliable_may_gather, .way_changed = requester_way_changed
+#define RELIABLE .transmit = reliable_transmit, .ready = reliable_ready, \
+	.deadline = reliable_deadline, .timeout = reliable_timeout, \
+	.may_gather = reliable_may_gather, .way_changed = requester_way_changed
 
 const struct transport_service service_rc = { .receive = rc_receive, RELIABLE };
 const struct transport_service service_xrc = { .receive = xrc_receive, RELIABLE };

@@ -201,7 +201,7 @@ static enum fault responder_check_access(struct qp_call *call, const struct pack
 		target.address = responder->write_address + responder->received;
 		target.bytes = packet->payload_bytes;
 		break;
-	case VERB_FLUSH:	/* all of a region whatever the range says, or the range, which may be empty */
+	case VERB_FLUSH:	/* the range, which may be empty; or all of a region whatever it says */
 		if (packet->feth.level != FLUSH_LEVEL_RANGE) {
 			target.bytes = 0;
 			return execute_may(call, &target);

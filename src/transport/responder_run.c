@@ -24,7 +24,8 @@ static enum fault run_send(struct qp_call *call, const struct packet *packet) RE
 	return fault;
 }
 
-static enum fault run_write(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock)
+static enum fault run_write(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock)
 {
 	const struct payload payload = payload_of(packet);
 	struct responder *responder = &call->qp->responder;

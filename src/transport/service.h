@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a QP does by the service that it gives: a row each for RC and XRC (reliable.c), UC and UD (unreliable.c)
- * and RAW_PACKET (raw.c). What all services share is in transport.c, which asks the row for the rest. A further
- * service is a row, and a file.
+ * What a QP does by the service that it gives: a row each for RC and XRC (reliable.c), UC and UD
+ * (unreliable.c) and RAW_PACKET (raw.c). What all services share is in transport.c, which asks the
+ * row for the rest. A further service is a row, and a file.
  *
  * All functions of a row are called with the QP's lock held.
  */
@@ -12,8 +12,12 @@
 #include "transport/internal.h"
 
 struct transport_service {
-	/* A packet of this service, from the QP's peer, in a state that takes packets. Why it was dropped. */
-	enum drop (*receive)(struct qp_call *call, const struct packet *packet, const struct rx_info *info);
+	/*
+	 * A packet of this service, from the QP's peer, in a state that takes packets. Why it was
+	 * dropped.
+	 */
+	enum drop (*receive)(struct qp_call *call, const struct packet *packet,
+			     const struct rx_info *info);
 	/* Write what is due into the batch. */
 	void (*transmit)(struct transmit *transmit);
 	/* Is anything due? */

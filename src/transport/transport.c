@@ -150,7 +150,8 @@ enum drop transport_receive(struct qp *qp, const struct packet *packet, const st
 	call.deny_receive = info->deny_receive;
 	if (packet->op->service == SERVICE_CNP && packet->echo.present) {
 		why = echo_receive(&call, packet, info);
-	} else if (packet->op->service != SERVICE_CNP && packet->op->service != qp_types[qp->type % QP_TYPES].service) {
+	} else if (packet->op->service != SERVICE_CNP &&
+		   packet->op->service != qp_types[qp->type % QP_TYPES].service) {
 		why = DROP_QP_TYPE;
 	} else if (!transport_takes_packets(qp->state)) {
 		why = DROP_QP_STATE;

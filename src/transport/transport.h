@@ -20,8 +20,8 @@
  *	emit.c		packets into the batch
  *	drop.c		words for packets that are dropped, and for what the peer says of ours (refusal.h)
  *	finish.c	completions, flushing, the error state
- *	direct.c	one-sided requests that need no packets; message.c and message_receive.c: SENDs that
- *			need none
+ *	direct.c	one-sided requests that need no packets
+ *	message.c	SENDs that need none; message_receive.c: at the receiver
  *	flow.c		flow control of UC and UD, with stream.c (asking), echo.c (answering) and
  *			ah_path.c (the paths of an address handle)
  *	path.c		congestion window towards a peer process, shared by the QPs that use it

@@ -275,7 +275,8 @@ static enum drop drop_fault(struct qp_call *call, enum fault fault) REQUIRES(cal
 	return row->drop;
 }
 
-static enum drop uc_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
+static enum drop uc_receive(struct qp_call *call, const struct packet *packet,
+			    const struct rx_info *info)
 	REQUIRES(call->qp->lock)
 {
 	struct responder *responder = &call->qp->responder;
@@ -328,7 +329,8 @@ static bool scatter_datagram(struct qp_call *call, const struct packet *packet, 
 	       !recv_scatter(call, GRH_BYTES, packet->payload, (uint32_t)packet->payload_bytes, true);
 }
 
-static enum drop ud_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
+static enum drop ud_receive(struct qp_call *call, const struct packet *packet,
+			    const struct rx_info *info)
 	REQUIRES(call->qp->lock)
 {
 	struct route room;
@@ -357,8 +359,9 @@ static enum drop ud_receive(struct qp_call *call, const struct packet *packet, c
 	return DROP_NONE;
 }
 
-#define UNRELIABLE .transmit = unreliable_transmit, .ready = unreliable_ready, .deadline = unreliable_deadline, \
-	.timeout = unreliable_timeout, .init = echo_init, .fini = echo_fini
+#define UNRELIABLE .transmit = unreliable_transmit, .ready = unreliable_ready, \
+	.deadline = unreliable_deadline, .timeout = unreliable_timeout, \
+	.init = echo_init, .fini = echo_fini
 
 const struct transport_service service_uc = { .receive = uc_receive, UNRELIABLE };
 const struct transport_service service_ud = { .receive = ud_receive, UNRELIABLE };

@@ -51,13 +51,15 @@ LAYERS = {
     'sim/world': ['transport', 'object', 'trace', 'wire', 'tracepoint', 'base'],
     'sim/program': ['sim/world', 'verbs', 'cm/protocol', 'object', 'trace', 'wire', 'tracepoint', 'base'],
 }
-# Who finds memory by a key, or copies where it may be unmapped. Of these for requests: transport/execute, and what
-# goes without packets or messages.
-MEMORY = {'object/access.c', 'base/copy.c', 'transport/execute.c', 'local/onesided.c', 'local/fetch.c',
+# Who finds memory by a key, or copies where it may be unmapped. Of these for requests:
+# transport/execute, and what goes without packets or messages.
+MEMORY = {'object/access.c', 'base/copy.c', 'transport/execute.c', 'local/onesided.c',
+          'local/fetch.c',
           'local/send.c',	# names the memory of a message to its receiver
           'object/qp_post.c',	# inline data, at the post
           'device/mr.c', 'device/dm.c', 'trace/file.c'}
-MEMORY_CALL = re.compile(r'\b(mr_access_(?:begin|move|end|whole)|copy_user(?:_ordered)?|user_(?:compare_swap|fetch_add))\(')
+MEMORY_CALL = re.compile(r'\b(mr_access_(?:begin|move|end|whole)|copy_user(?:_ordered)?|'
+                         r'user_(?:compare_swap|fetch_add))\(')
 CODE = ('.c', '.h', '.def', '.map')
 SCRIPTS = ('.py', '.sh', '.build')
 LICENCE = 'SPDX-License-Identifier: BSD-2-Clause'
@@ -205,7 +207,8 @@ def main():
     tap.test('the layering check refuses what it has to', self_test())
     tap.test('includes go from layer to layer as the architecture says', bad_edges(root))
     tap.test('what one link has of a route is named in net/ and engine/ alone', link_bound(root))
-    tap.test('the memory of applications is touched for requests in few files', touches_memory(root))
+    tap.test('the memory of applications is touched for requests in few files',
+             touches_memory(root))
     tap.test('every source says its licence and what it is', headless(root))
     tap.test('every C file is built', unbuilt(root))
     tap.test('no C file is built twice', listed_twice(root))

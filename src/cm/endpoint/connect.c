@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Calls on a connection: listen, connect, accept, reject, disconnect. The state (state.def) says whether they are
- * allowed, the endpoint's provider does what they say.
+ * Calls on a connection: listen, connect, accept, reject, disconnect. The state (state.def) says
+ * whether they are allowed, the endpoint's provider does what they say.
  */
 #include <errno.h>
 

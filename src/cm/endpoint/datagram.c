@@ -68,9 +68,9 @@ void datagram_reply(struct endpoint *endpoint, const struct cm_event *event)
 	enum rdma_cm_event_type kind = RDMA_CM_EVENT_ESTABLISHED;
 	struct queued_event *queued;
 	int err = 0;
+	bool failed = rep->status || !qkey_fits(endpoint, rep->qkey);
 
-	if (!endpoint_take(endpoint, rep->status || !qkey_fits(endpoint, rep->qkey) ? INPUT_SIDR_FAILED :
-			   INPUT_SIDR_REP))
+	if (!endpoint_take(endpoint, failed ? INPUT_SIDR_FAILED : INPUT_SIDR_REP))
 		return;
 	if (rep->status)
 		kind = RDMA_CM_EVENT_UNREACHABLE;
@@ -118,8 +118,8 @@ void datagram_request(const struct cm_event *event)
 	event_post(queued);
 }
 
-static int sidr_accept(struct endpoint *endpoint, const struct rdma_conn_param *parameters, uint32_t qkey,
-		       const struct endpoint_ece *ece) REQUIRES(agent.lock)
+static int sidr_accept(struct endpoint *endpoint, const struct rdma_conn_param *parameters,
+		       uint32_t qkey, const struct endpoint_ece *ece) REQUIRES(agent.lock)
 {
 	int err;
 
@@ -130,17 +130,21 @@ static int sidr_accept(struct endpoint *endpoint, const struct rdma_conn_param *
 	err = qkey ? qkey_set(endpoint, qkey) : 0;
 	if (err)
 		return err;
-	return cm_sidr_answer(endpoint->connection, CM_SIDR_SUCCESS, endpoint->qp_num, qkey_default(endpoint),
-			      parameters->private_data, parameters->private_data_len, clock_now_ns());
+	return cm_sidr_answer(endpoint->connection, CM_SIDR_SUCCESS, endpoint->qp_num,
+			      qkey_default(endpoint),
+			      parameters->private_data, parameters->private_data_len,
+			      clock_now_ns());
 }
 
-static int sidr_reject(struct endpoint *endpoint, const void *private_data, uint8_t bytes, uint16_t reason)
+static int sidr_reject(struct endpoint *endpoint, const void *private_data, uint8_t bytes,
+		       uint16_t reason)
 	REQUIRES(agent.lock)
 {
 	(void)reason;
 	if (explain_too_long("rdma_reject", bytes, sizeof(((struct cm_sidr_rep *)0)->private_data)))
 		return EINVAL;
-	return cm_sidr_answer(endpoint->connection, CM_SIDR_REJECTED, 0, 0, private_data, bytes, clock_now_ns());
+	return cm_sidr_answer(endpoint->connection, CM_SIDR_REJECTED, 0, 0, private_data, bytes,
+			      clock_now_ns());
 }
 
 static void sidr_refuse(struct endpoint *endpoint, uint16_t reason) REQUIRES(agent.lock)

@@ -310,7 +310,10 @@ int endpoint_exit(struct endpoint *endpoint, enum endpoint_call call, int err)
 int endpoint_allowed(const struct endpoint *endpoint, enum endpoint_call call)
 	REQUIRES(agent.lock);
 
-/* state.c: @call was made, or @input came: the state becomes what the table says. False: it has no row. */
+/*
+ * state.c: @call was made, or @input came: the state becomes what the table says. False: it has no
+ * row.
+ */
 bool endpoint_move(struct endpoint *endpoint, enum endpoint_call call) REQUIRES(agent.lock);
 bool endpoint_take(struct endpoint *endpoint, enum endpoint_input input) REQUIRES(agent.lock);
 
@@ -376,18 +379,19 @@ bool ip_cm_read(const struct endpoint *listener, const struct cm_message *messag
 /* ---- providers of connections ---- */
 
 /*
- * What the calls on an endpoint do, by what its QP is: connections of the CM (provider_cm.c), or an exchange of
- * service ID resolution (datagram.c). All with the agent's lock, in states in which state.def allows them; 0 or
- * errno.
+ * What the calls on an endpoint do, by what its QP is: connections of the CM (provider_cm.c), or an
+ * exchange of service ID resolution (datagram.c). All with the agent's lock, in states in which
+ * state.def allows them; 0 or errno.
  */
 struct connection_provider {
 	enum endpoint_call connects;	/* rdma_connect() in state.def */
 	bool is_watched;		/* the peer's process may be: it has a QP */
 	int (*connect)(struct endpoint *endpoint, const struct rdma_conn_param *parameters,
 		       const struct endpoint_ece *ece);
-	int (*accept)(struct endpoint *endpoint, const struct rdma_conn_param *parameters, uint32_t qkey,
-		      const struct endpoint_ece *ece);
-	int (*reject)(struct endpoint *endpoint, const void *private_data, uint8_t bytes, uint16_t reason);
+	int (*accept)(struct endpoint *endpoint, const struct rdma_conn_param *parameters,
+		      uint32_t qkey, const struct endpoint_ece *ece);
+	int (*reject)(struct endpoint *endpoint, const void *private_data, uint8_t bytes,
+		      uint16_t reason);
 	/* Reject what the application has not seen, in the words of the protocol. */
 	void (*refuse)(struct endpoint *endpoint, uint16_t reason);
 	int (*establish)(struct endpoint *endpoint);

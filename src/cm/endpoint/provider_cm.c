@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The provider of connections over InfiniBand's connection manager (cm/protocol): what calls say in its messages,
- * and its events, translated into those of the application (requests: request.c). The roles in messages are the
- * sender's, those in events the receiver's: its initiator depth is our responder resources.
+ * The provider of connections over InfiniBand's connection manager (cm/protocol): what calls say in
+ * its messages, and its events, translated into those of the application (requests: request.c). The
+ * roles in messages are the sender's, those in events the receiver's: its initiator depth is our
+ * responder resources.
  */
 #include <errno.h>
 #include <string.h>
@@ -114,8 +115,8 @@ static int cm_provider_connect(struct endpoint *endpoint, const struct rdma_conn
 			  &endpoint->connection);
 }
 
-static int cm_provider_accept(struct endpoint *endpoint, const struct rdma_conn_param *parameters, uint32_t qkey,
-			      const struct endpoint_ece *ece) REQUIRES(agent.lock)
+static int cm_provider_accept(struct endpoint *endpoint, const struct rdma_conn_param *parameters,
+			      uint32_t qkey, const struct endpoint_ece *ece) REQUIRES(agent.lock)
 {
 	struct cm_accept reply = {
 		.local_qpn = endpoint->qp_num, .starting_psn = endpoint->starting_psn,
@@ -147,12 +148,14 @@ static int cm_provider_accept(struct endpoint *endpoint, const struct rdma_conn_
 	return 0;
 }
 
-static int cm_provider_reject(struct endpoint *endpoint, const void *private_data, uint8_t bytes, uint16_t reason)
+static int cm_provider_reject(struct endpoint *endpoint, const void *private_data, uint8_t bytes,
+			      uint16_t reason)
 	REQUIRES(agent.lock)
 {
 	if (explain_too_long("rdma_reject", bytes, sizeof(((struct cm_rej *)0)->private_data)))
 		return EINVAL;
-	return cm_reject(endpoint->connection, reason ? reason : (uint16_t)CM_REJECT_CONSUMER_DEFINED, NULL, 0,
+	return cm_reject(endpoint->connection,
+			 reason ? reason : (uint16_t)CM_REJECT_CONSUMER_DEFINED, NULL, 0,
 			 private_data, bytes, clock_now_ns());
 }
 
@@ -169,9 +172,12 @@ static int cm_provider_establish(struct endpoint *endpoint) REQUIRES(agent.lock)
 	return cm_ready_to_use(endpoint->connection, NULL, 0, clock_now_ns());
 }
 
-static int cm_provider_notify(struct endpoint *endpoint, enum ibv_event_type event) REQUIRES(agent.lock)
+static int cm_provider_notify(struct endpoint *endpoint, enum ibv_event_type event)
+	REQUIRES(agent.lock)
 {
-	return event == IBV_EVENT_COMM_EST ? cm_establish(endpoint->connection, clock_now_ns()) : EINVAL;
+	if (event != IBV_EVENT_COMM_EST)
+		return EINVAL;
+	return cm_establish(endpoint->connection, clock_now_ns());
 }
 
 static int cm_provider_disconnect(struct endpoint *endpoint) REQUIRES(agent.lock)
@@ -268,7 +274,8 @@ static enum endpoint_input connect_input(const struct cm_event *event)
 }
 
 /* The event of the application for the state that was entered by @event; see state.def. */
-static void connect_report(struct endpoint *endpoint, const struct cm_event *event) REQUIRES(agent.lock)
+static void connect_report(struct endpoint *endpoint, const struct cm_event *event)
+	REQUIRES(agent.lock)
 {
 	switch ((enum endpoint_state)endpoint->state) {
 	case STATE_CONNECTED:

@@ -72,7 +72,7 @@ static void an_end_is_told_once(void **test)
 }
 
 /* What has no row leaves the endpoint as it is. */
-static void only_rows_move_an_endpoint(void **test)
+static void only_rows_move_an_endpoint(void **test) UNCHECKED_LOCKS
 {
 	int state, i;
 

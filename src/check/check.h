@@ -29,6 +29,8 @@ uint64_t check_lowered(enum check_fact fact, uint64_t own);
 int check_take_at(struct check_record *record, const void *site, const void *frame);
 /* What only the device knows; kept, not copied. */
 void check_set_device(const struct check_device *device);
+/* Memory goes: @call is "free" or "munmap". May be called by anyone at any time. */
+void check_memory_gone(const char *call, const void *address, uint64_t bytes);
 /* The process ends: leaks, and the summary. */
 void check_finish(void);
 

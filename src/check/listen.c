@@ -3,6 +3,7 @@
  * The check of this process: its one model, and the lock around it. Beginning and end: the first
  * device that is opened, and exit(), when all that the program does at its end is done.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "check/report.h"
 #include "check/rule.h"
 #include "check/stack.h"
+#include "check/watch.h"
 #include "platform/thread_cpu.h"
 
 static struct check_model checked;
@@ -58,6 +60,30 @@ static void note_status(int status, void *unused)
 	exit_status = status;
 }
 
+/* This thread is in the check itself, which frees memory, too. */
+static __thread bool is_inside __attribute__((tls_model("initial-exec")));
+/* Where regions have been: most memory that goes is elsewhere. */
+static _Atomic uint64_t regions_from = UINT64_MAX, regions_to;
+
+static void note_region(const struct check_record *made)
+{
+	if (made->kind != CHECK_MR || made->bytes == UINT64_MAX)
+		return;
+	if (made->address < atomic_load(&regions_from))
+		atomic_store(&regions_from, made->address);
+	if (made->address + made->bytes > atomic_load(&regions_to))
+		atomic_store(&regions_to, made->address + made->bytes);
+}
+
+/* The library of `verbatim run` tells what is freed and unmapped, if it is there. */
+static void watch_memory(void)
+{
+	check_watch *watch = (check_watch *)dlsym(RTLD_DEFAULT, CHECK_WATCH_HOOK);
+
+	if (watch)
+		watch(check_memory_gone);
+}
+
 int check_start(void)
 {
 	static bool begun;
@@ -80,6 +106,7 @@ int check_start(void)
 		checked.strict = options.strict;
 		on_exit(note_status, NULL);
 		check_report_begin();
+		watch_memory();
 		fork_register(FORK_CHECK, &check_fork);
 		atomic_fetch_or(&trace_wanted, TRACE_CHECK);
 	}
@@ -93,6 +120,9 @@ void check_take(struct check_record *record)
 
 	record->thread = (uint64_t)thread_id();
 	lock_acquire(&check_lock);
+	is_inside = true;
+	if (record->what == CHECK_MADE)
+		note_region(record);
 	if (!record->stack && (record->what == CHECK_MADE || record->what == CHECK_ARM))
 		record->stack = check_stack_take();
 	if (record->what == CHECK_ENDED && record->error)
@@ -100,6 +130,7 @@ void check_take(struct check_record *record)
 	if (record->what == CHECK_MADE || record->what == CHECK_ENDED)
 		record->of_manager = check_stack_is_of_manager(record->stack);
 	check_model_take(&checked, record);
+	is_inside = false;
 	lock_release(&check_lock);
 	errno = saved;
 }
@@ -110,10 +141,12 @@ int check_ask(struct check_record *record)
 
 	record->thread = (uint64_t)thread_id();
 	lock_acquire(&check_lock);
+	is_inside = true;
 	if (checked.profile && record->what == CHECK_ASK)
 		record->of_manager = check_stack_is_of_manager(check_stack_take());
 	check_model_take(&checked, record);
 	err = checked.refusal;
+	is_inside = false;
 	lock_release(&check_lock);
 	errno = saved;
 	return err;
@@ -137,12 +170,32 @@ int check_take_at(struct check_record *record, const void *site, const void *fra
 
 	record->thread = (uint64_t)thread_id();
 	lock_acquire(&check_lock);
+	is_inside = true;
 	record->stack = check_stack_take_at(site, frame);
 	check_model_take(&checked, record);
 	err = checked.refusal;
+	is_inside = false;
 	lock_release(&check_lock);
 	errno = saved;
 	return err;
+}
+
+void check_memory_gone(const char *call, const void *address, uint64_t bytes)
+{
+	struct check_record gone = { .what = CHECK_GONE, .call = call, .bytes = bytes,
+				     .address = (uintptr_t)address };
+	int saved = errno;
+
+	if (!check_is_on() || is_inside || gone.address >= atomic_load(&regions_to) ||
+	    gone.address + bytes <= atomic_load(&regions_from))
+		return;
+	gone.thread = (uint64_t)thread_id();
+	lock_acquire(&check_lock);
+	is_inside = true;
+	check_model_take(&checked, &gone);
+	is_inside = false;
+	lock_release(&check_lock);
+	errno = saved;
 }
 
 void check_set_device(const struct check_device *device)
@@ -159,6 +212,7 @@ void check_finish(void)
 
 	if (!check_is_on() || !lock_try(&check_lock))
 		return;
+	is_inside = true;
 	atomic_fetch_and(&trace_wanted, ~(uint32_t)TRACE_CHECK);
 	check_model_take(&checked, &end);
 	check_report_end();

@@ -3,6 +3,7 @@
 #include "check/model.h"
 
 #include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,6 +74,7 @@ static void model_made(struct check_model *model, const struct check_record *rec
 	object->rkey = record->rkey;
 	object->access = record->access;
 	object->alone = true;
+	object->step = record->kind == CHECK_ID ? record->state : 0;
 	if (object->kind == CHECK_MR)
 		model->registered += object->bytes;
 	at = &model->table[check_place(object->handle)];
@@ -83,6 +85,41 @@ static void model_made(struct check_model *model, const struct check_record *rec
 		object->by_number = *at;
 		*at = object;
 	}
+}
+
+static void model_cm_call(struct check_model *model, const struct check_record *record)
+{
+	static const struct {
+		const char *call;
+		enum check_step step;
+	} steps[] = {
+		{ "rdma_resolve_addr", CHECK_STEP_ADDRESS },
+		{ "rdma_resolve_route", CHECK_STEP_ROUTE },
+		{ "rdma_listen", CHECK_STEP_LISTENS },
+		{ "rdma_connect", CHECK_STEP_BEYOND },
+		{ "rdma_accept", CHECK_STEP_BEYOND },
+		{ "rdma_reject", CHECK_STEP_BEYOND },
+	};
+	struct check_object *id = check_find(model, record->object);
+
+	for (unsigned i = 0; id && !record->error && i < sizeof(steps) / sizeof(*steps); i++)
+		if (!strcmp(steps[i].call, record->call))
+			id->step = steps[i].step;
+}
+
+static void model_cm_event(struct check_model *model, const struct check_record *record)
+{
+	struct check_object *id = check_find(model, record->object);
+
+	if (!id)
+		return;
+	id->several_got |= id->got && id->got_thread != record->thread;
+	id->got_thread = record->thread;
+	id->got++;
+	if (record->state == RDMA_CM_EVENT_ADDR_RESOLVED)
+		id->step = CHECK_STEP_ADDRESS_IS;
+	else if (record->state == RDMA_CM_EVENT_ROUTE_RESOLVED)
+		id->step = CHECK_STEP_ROUTE_IS;
 }
 
 /* What the program was told of the device. */
@@ -346,6 +383,18 @@ void check_model_take(struct check_model *model, const struct check_record *reco
 		if (object)
 			object->async_acknowledged++;
 		break;
+	case CHECK_CM_CALL:
+		model_cm_call(model, record);
+		break;
+	case CHECK_CM_EVENT:
+		model_cm_event(model, record);
+		break;
+	case CHECK_CM_ACK:
+		object = check_find(model, record->object);
+		if (object)
+			object->acknowledged++;
+		break;
+	case CHECK_GONE:
 	case CHECK_READ:
 	case CHECK_WAIT:
 	case CHECK_END:

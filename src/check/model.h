@@ -48,7 +48,21 @@ struct check_object {
 	/* Asynchronous events of it. */
 	uint32_t async_got, async_acknowledged;
 	uint64_t async_thread;
+	/* rdma_cm_id: events that were got, and acknowledged; how far it is (enum check_step). */
+	uint32_t step;
 	bool reads_async;	/* context: somebody asks for such events */
+};
+
+/* How far an rdma_cm_id is. */
+enum check_step {
+	CHECK_STEP_NEW,		/* or bound */
+	CHECK_STEP_ADDRESS,	/* its address is being resolved, or was */
+	CHECK_STEP_ADDRESS_IS,
+	CHECK_STEP_ROUTE,
+	CHECK_STEP_ROUTE_IS,
+	CHECK_STEP_LISTENS,
+	CHECK_STEP_REQUESTED,	/* by a peer */
+	CHECK_STEP_BEYOND,
 };
 
 struct check_finding {

@@ -30,7 +30,9 @@
 	KIND(XRCD, "xrcd")                                                                         \
 	KIND(DM, "dm")                                                                             \
 	KIND(FLOW, "flow")                                                                         \
-	KIND(COUNTERS, "counters")
+	KIND(COUNTERS, "counters")                                                                 \
+	KIND(ID, "rdma_cm_id")                                                                     \
+	KIND(CM_CHANNEL, "event channel")
 enum check_kind {
 	CHECK_NOTHING,
 #define CHECK_KIND(kind, name) CHECK_##kind,
@@ -57,6 +59,10 @@ enum check_what {
 	CHECK_ACK,		/* object: cq; count */
 	CHECK_ASYNC,		/* context: ibv_get_async_event(); object: it has one of that */
 	CHECK_ASYNC_ACK,	/* object */
+	CHECK_CM_CALL,		/* object: id; call was made: error; bytes of private data */
+	CHECK_CM_EVENT,		/* object: id; it has got an event: state: that */
+	CHECK_CM_ACK,		/* object: id */
+	CHECK_GONE,		/* address, bytes: memory that is freed or unmapped */
 	CHECK_READ,		/* object: cq; wr_id, status: call reads a field of that */
 	CHECK_END,		/* of the process; error: its exit status */
 	CHECK_WHATS

@@ -110,3 +110,42 @@ void rule_qp_in_use(struct check_model *model, const struct check_record *ending
 		return;
 	}
 }
+
+static const struct check_work *work_in(const struct check_queue *queue, bool signaled,
+					uint64_t address, uint64_t bytes)
+{
+	for (uint32_t i = 0; i < queue->count; i++) {
+		const struct check_work *work = check_queue_at(queue, i);
+
+		for (uint32_t j = 0; j < work->sges && (work->signaled || !signaled); j++)
+			if (!work->inlined && work->sge[j].address < address + bytes &&
+			    address < work->sge[j].address + work->sge[j].bytes)
+				return work;
+	}
+	return NULL;
+}
+
+void rule_memory_gone(struct check_model *model, const struct check_record *gone)
+{
+	char name[64];
+
+	for (struct check_object *qp = check_next(model, NULL); qp; qp = check_next(model, qp)) {
+		const struct check_object *srq;
+		const struct check_work *work;
+
+		if (!qp_is_at_work(qp))
+			continue;
+		srq = qp->srq ? check_find(model, qp->srq) : NULL;
+		work = work_in(&qp->sends, true, gone->address, gone->bytes);
+		if (!work)
+			work = work_in(srq ? &srq->receives : &qp->receives, false, gone->address,
+				       gone->bytes);
+		if (!work)
+			continue;
+		check_report(model, RULE_LIFETIME_004, qp, work, 0, "posted here",
+			     "%s of %llu bytes at 0x%llx, and a request of %s that names them "
+			     "has not completed", gone->call, (unsigned long long)gone->bytes,
+			     (unsigned long long)gone->address, check_name(qp, name));
+		return;
+	}
+}

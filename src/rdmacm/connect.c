@@ -115,6 +115,8 @@ int rdma_connect(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
 	struct traced traced;
 
 	traced_begin(&traced, public, NULL);
+	if (parameters && parameters->private_data)
+		traced.private_bytes = parameters->private_data_len;
 	return traced_end(&traced, "rdma_connect", connect_begin(public, parameters));
 }
 
@@ -191,6 +193,8 @@ int rdma_accept(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
 	struct traced traced;
 
 	traced_begin(&traced, public, NULL);
+	if (parameters && parameters->private_data)
+		traced.private_bytes = parameters->private_data_len;
 	return traced_end(&traced, "rdma_accept", connect_accept(public, parameters));
 }
 
@@ -209,6 +213,7 @@ int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private
 	struct traced traced;
 
 	traced_begin(&traced, id, NULL);
+	traced.private_bytes = private_data ? private_data_len : 0;
 	return traced_end(&traced, "rdma_reject", connect_reject(id, private_data, private_data_len,
 								 REJECT_CONSUMER_DEFINED));
 }

@@ -176,6 +176,27 @@ static int channel_was_destroyed(void)
 	return refuse(EBADF, "rdma_get_cm_event: the event channel was destroyed");
 }
 
+/*
+ * For a check: a request belongs to the id that listens, and has one of its own. What synchronous
+ * ids get is not the program's to acknowledge.
+ */
+static void event_told(struct event *event)
+{
+	struct rdma_cm_event *public = &event->public;
+	struct rdma_cm_id *of = public->listen_id ? public->listen_id : public->id;
+
+	if (to_id(of)->synchronous)
+		return;
+	event->told = (uintptr_t)of;
+	check_take(&(struct check_record){ .what = CHECK_CM_EVENT, .call = "rdma_get_cm_event",
+					   .object = event->told, .state = public->event });
+	if (public->listen_id)
+		check_take(&(struct check_record){ .what = CHECK_MADE, .kind = CHECK_ID,
+						   .call = "rdma_get_cm_event",
+						   .object = (uintptr_t)public->id,
+						   .state = CHECK_STEP_REQUESTED });
+}
+
 int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **got)
 {
 	CALL_POINT();
@@ -197,6 +218,8 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 			*got = &event->public;
 			traced.id = event->public.id;
 			traced_end(&traced, "rdma_get_cm_event", 0);
+			if (check_is_on())
+				event_told(event);
 			tracepoint(cm, .id = event->public.id,
 				   .name = rdma_event_str(event->public.event),
 				   .status = event->public.status);
@@ -218,6 +241,9 @@ int rdma_ack_cm_event(struct rdma_cm_event *public)
 
 	if (!event)
 		return refuse(EINVAL, "rdma_ack_cm_event: no event (null pointer)");
+	if (check_is_on() && event->told)
+		check_take(&(struct check_record){ .what = CHECK_CM_ACK, .call = "rdma_ack_cm_event",
+						   .object = event->told });
 	endpoint_event_ack(&event->taken);
 	free(event);
 	return 0;

@@ -84,6 +84,10 @@ int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, v
 
 	traced_begin(&traced, NULL, NULL);
 	rc = id_create(channel, id, context, ps, datagram ? IBV_QPT_UD : IBV_QPT_RC);
+	if (!rc && check_is_on())
+		check_take(&(struct check_record){ .what = CHECK_MADE, .kind = CHECK_ID,
+						   .call = "rdma_create_id",
+						   .object = (uintptr_t)*id });
 	traced.id = rc ? NULL : *id;
 	return traced_end(&traced, "rdma_create_id", rc);
 }
@@ -96,7 +100,15 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 	if (!id)
 		return refuse(EINVAL, "rdma_destroy_id: no id (null pointer)");
 	traced_begin(&traced, id, NULL);
+	if (check_is_on())
+		check_take(&(struct check_record){ .what = CHECK_ENDING, .kind = CHECK_ID,
+						   .call = "rdma_destroy_id",
+						   .object = (uintptr_t)id });
 	id_free(to_id(id));
+	if (check_is_on())
+		check_take(&(struct check_record){ .what = CHECK_ENDED, .kind = CHECK_ID,
+						   .call = "rdma_destroy_id",
+						   .object = (uintptr_t)id });
 	return traced_end(&traced, "rdma_destroy_id", 0);
 }
 

@@ -28,6 +28,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "check/check.h"
 #include "base/call.h"
 #include "base/list.h"
 #include "base/lock.h"
@@ -66,6 +67,7 @@ struct id {
 struct event {
 	struct rdma_cm_event public;	/* first */
 	struct endpoint_event taken;
+	uint64_t told;			/* the id that a check was told of; 0: none */
 };
 
 /* rdma_verbs.h compiles these into programs. */
@@ -91,10 +93,12 @@ static inline int result(int err)
 	return -1;
 }
 
-/* trace.c: a call, in a trace. */
+/* trace.c: a call, in a trace or for a check. */
 struct traced {
 	uint64_t began_ns;	/* 0: nobody traced then */
 	const struct rdma_cm_id *id;
+	bool datagram;
+	uint8_t private_bytes;
 	uint32_t qpn;
 	char peer[80];
 };
@@ -105,6 +109,9 @@ void traced_end_slowly(const struct traced *traced, const char *call, int rc);
 static inline void traced_begin(struct traced *traced, const struct rdma_cm_id *id, const struct sockaddr *peer)
 {
 	traced->began_ns = 0;
+	traced->id = id;
+	traced->datagram = id && (id->ps == RDMA_PS_UDP || id->ps == RDMA_PS_IPOIB);
+	traced->private_bytes = 0;
 	if (trace_wants(TRACE_CALLS))
 		traced_begin_slowly(traced, id, peer);
 }
@@ -114,6 +121,12 @@ static inline int traced_end(const struct traced *traced, const char *call, int 
 {
 	if (traced->began_ns)
 		traced_end_slowly(traced, call, rc);
+	if (check_is_on() && traced->id)
+		check_take(&(struct check_record){
+			.what = CHECK_CM_CALL, .call = call, .error = rc ? errno : 0,
+			.object = (uintptr_t)traced->id, .bytes = traced->private_bytes,
+			.type = traced->datagram ? IBV_QPT_UD : IBV_QPT_RC,
+		});
 	return rc;
 }
 

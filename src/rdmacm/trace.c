@@ -23,7 +23,9 @@ static void note_peer(const struct sockaddr *address, char *text, size_t size)
 
 void traced_begin_slowly(struct traced *traced, const struct rdma_cm_id *id, const struct sockaddr *peer)
 {
-	*traced = (struct traced){ .began_ns = tracepoint_now_ns(), .id = id };
+	traced->began_ns = tracepoint_now_ns();
+	traced->qpn = 0;
+	traced->peer[0] = '\0';
 	if (!id)
 		return;
 	traced->qpn = id->qp ? id->qp->qp_num : 0;

@@ -44,7 +44,7 @@ LAYERS = {
     'cm/endpoint': ['cm/protocol', 'device', 'mad', 'net', 'wire', 'platform', 'tracepoint', 'base'],
     'inspect': ['cm/endpoint', 'device', 'object', 'trace', 'host', 'platform', 'base'],
     'verbs': ['device', 'check', 'trace', 'tracepoint', 'base'],
-    'rdmacm': ['cm/endpoint', 'trace', 'tracepoint', 'base'],
+    'rdmacm': ['cm/endpoint', 'check', 'trace', 'tracepoint', 'base'],
     'rsockets': ['rdmacm', 'base'],
     'umad': ['ib', 'platform', 'base'],
     'rspreload': ['base'],

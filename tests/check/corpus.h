@@ -28,5 +28,10 @@ void datagrams_of_iwarp(void);
 void path_without_lid(void);
 void index_of_gid(void);
 void memory_unlocked(void);
+void private_data_too_long(void);
+void connect_without_route(void);
+void cm_event_kept(void);
+void memory_freed(void);
+void memory_unmapped(void);
 
 #endif

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* More wrong programs and their twins (corpus.c): of paths, events, threads, and adapters. */
+#include <arpa/inet.h>
 #include <linux/capability.h>
 #include <pthread.h>
+#include <rdma/rdma_cma.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -243,6 +246,126 @@ void thread_domain_first(void)
 	must(!ibv_dealloc_pd(domain), "ibv_dealloc_pd");
 	must(!ibv_dealloc_td(td), "ibv_dealloc_td");
 	pair_close(pair);
+}
+
+/* ---- librdmacm ---- */
+
+struct client {
+	struct rdma_event_channel *channel;
+	struct rdma_cm_id *id;
+};
+
+static struct rdma_cm_event *expect(struct client *client, enum rdma_cm_event_type type)
+{
+	struct rdma_cm_event *event;
+
+	must(!rdma_get_cm_event(client->channel, &event), "rdma_get_cm_event");
+	must(event->event == type, "the event");
+	return event;
+}
+
+/* Its address is resolved, and the event of that is still to be acknowledged. */
+static struct rdma_cm_event *client_open(struct client *client)
+{
+	struct sockaddr_in peer = {
+		.sin_family = AF_INET, .sin_port = htons(7), .sin_addr.s_addr = htonl(0x7f000001),
+	};
+
+	client->channel = rdma_create_event_channel();
+	must(client->channel != NULL, "rdma_create_event_channel");
+	must(!rdma_create_id(client->channel, &client->id, NULL, RDMA_PS_TCP), "rdma_create_id");
+	must(!rdma_resolve_addr(client->id, NULL, (struct sockaddr *)&peer, 1000),
+	     "rdma_resolve_addr");
+	return expect(client, RDMA_CM_EVENT_ADDR_RESOLVED);
+}
+
+static void client_connect(struct client *client, bool resolves, uint8_t bytes)
+{
+	static const char data[255];
+	struct rdma_conn_param parameters = {
+		.qp_num = 4711, .private_data = data, .private_data_len = bytes,
+	};
+
+	if (resolves) {
+		must(!rdma_resolve_route(client->id, 1000), "rdma_resolve_route");
+		must(!rdma_ack_cm_event(expect(client, RDMA_CM_EVENT_ROUTE_RESOLVED)),
+		     "rdma_ack_cm_event");
+	}
+	rdma_connect(client->id, &parameters);	/* refused or, as nobody listens, rejected */
+	must(!rdma_destroy_id(client->id), "rdma_destroy_id");
+	rdma_destroy_event_channel(client->channel);
+}
+
+void private_data_too_long(void)
+{
+	struct client client;
+
+	must(!rdma_ack_cm_event(client_open(&client)), "rdma_ack_cm_event");
+	client_connect(&client, true, wrong ? 57 : 56);
+}
+
+void connect_without_route(void)
+{
+	struct client client;
+
+	must(!rdma_ack_cm_event(client_open(&client)), "rdma_ack_cm_event");
+	client_connect(&client, !wrong, 0);
+}
+
+void cm_event_kept(void)
+{
+	struct client client;
+	struct rdma_cm_event *event = client_open(&client);
+
+	if (wrong)
+		end_after_a_moment();	/* rdma_destroy_id() waits for the acknowledgement */
+	else
+		must(!rdma_ack_cm_event(event), "rdma_ack_cm_event");
+	must(!rdma_destroy_id(client.id), "rdma_destroy_id");
+	rdma_destroy_event_channel(client.channel);
+}
+
+/* ---- memory that goes ---- */
+
+static void receive_into(struct pair *pair, void *memory, void (*drop)(void *memory))
+{
+	struct ibv_mr *mr = ibv_reg_mr(pair->pd, memory, 8192, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_sge sge = { (uintptr_t)memory, 64, mr ? mr->lkey : 0 };
+	struct ibv_recv_wr wr = { .wr_id = 6, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	must(mr != NULL, "ibv_reg_mr");
+	must(!ibv_post_recv(pair->receiver, &wr, &bad), "ibv_post_recv");
+	if (wrong)
+		drop(memory);
+	must(!ibv_destroy_qp(pair->receiver), "ibv_destroy_qp");
+	pair->receiver = NULL;
+	must(!ibv_dereg_mr(mr), "ibv_dereg_mr");
+	if (!wrong)
+		drop(memory);
+	pair_close(pair);
+}
+
+void memory_freed(void)
+{
+	struct pair *pair = pair_open((struct pair_options){ 0 });
+	void *memory = malloc(8192);
+
+	must(memory != NULL, "malloc");
+	receive_into(pair, memory, free);
+}
+
+static void unmap(void *memory)
+{
+	must(!munmap(memory, 8192), "munmap");
+}
+
+void memory_unmapped(void)
+{
+	struct pair *pair = pair_open((struct pair_options){ 0 });
+	void *memory = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	must(memory != MAP_FAILED, "mmap");
+	receive_into(pair, memory, unmap);
 }
 
 /* ---- adapters: each fits Verbatim's own ---- */

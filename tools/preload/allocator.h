@@ -18,11 +18,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "check/watch.h"
 #include "local/allocator.h"
 
 #define PAGE_BYTES 4096u	/* the smallest that there are: block.c knows the machine's */
 
 extern const struct allocator_calls *_Atomic allocator_calls;
+
+/* Told of memory that goes, when a check asks for it (check/watch.h); else NULL. */
+extern check_gone *_Atomic memory_gone;
+
+static inline check_gone *memory_watcher(void)
+{
+	return atomic_load_explicit(&memory_gone, memory_order_acquire);
+}
 
 /* The calls of the core, once blocks are served; else NULL. */
 static inline const struct allocator_calls *allocator(void)

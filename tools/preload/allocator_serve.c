@@ -18,8 +18,16 @@
 /* Exported to the core alone: allocator_hook. */
 enum allocator_answer verbatim_preload_serve(const struct allocator_calls *calls,
 					     const char **reason);
+/* Exported to the check alone: CHECK_WATCH_HOOK. */
+void verbatim_preload_watch(check_gone *gone);
 
 const struct allocator_calls *_Atomic allocator_calls;
+check_gone *_Atomic memory_gone;
+
+void verbatim_preload_watch(check_gone *gone)
+{
+	atomic_store_explicit(&memory_gone, gone, memory_order_release);
+}
 
 /*
  * Hooks of mmap() that others have installed may allocate while a block is made: not by blocks

@@ -13,8 +13,11 @@
 void free(void *memory)
 {
 	const struct allocator_calls *calls = allocator_for(memory);
+	check_gone *gone = memory_watcher();
 	void (*next)(void *memory);
 
+	if (gone && memory)
+		gone("free", memory, malloc_usable_size(memory));
 	if (calls && memory && calls->free(memory))
 		return;
 	next = NEXT(free);

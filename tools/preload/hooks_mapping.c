@@ -101,7 +101,10 @@ void *mmap64(void *address, size_t length, int protection, int flags, int fd, of
 int munmap(void *address, size_t length)
 {
 	const struct allocator_calls *calls = allocator_for(address);
+	check_gone *gone = memory_watcher();
 
+	if (gone)
+		gone("munmap", address, length);
 	return calls && calls->unmap(address, length) ? 0 : next_munmap(address, length);
 }
 

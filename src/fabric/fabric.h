@@ -156,6 +156,20 @@ int fabric_set_cable(struct fabric *fabric, uint32_t node, uint32_t port, bool p
  */
 int fabric_set_errors(struct fabric *fabric, uint32_t node, uint32_t port, unsigned percent,
 		      uint16_t attribute);
+/*
+ * Counters of a port, by number from 0 (counter.def): their name, value, and what they rise by in a
+ * second by themselves. NULL: no such port, or no more counters.
+ */
+const char *fabric_counter(struct fabric *fabric, uint32_t node, uint32_t port, unsigned counter,
+			   uint64_t now_us, uint64_t *value, uint64_t *per_second);
+/* "SymbolErrorCounter", "symbol_error_counter": its number; else one that no port has. */
+unsigned fabric_find_counter(const char *name);
+/* 0; EINVAL: no such port or counter, or too large a rate; ENOMEM. */
+#define FABRIC_RISE_MAX	UINT64_C(1000000000000)
+int fabric_set_counter(struct fabric *fabric, uint32_t node, uint32_t port, unsigned counter,
+		       uint64_t value, uint64_t now_us);
+int fabric_set_rise(struct fabric *fabric, uint32_t node, uint32_t port, unsigned counter,
+		    uint64_t per_second, uint64_t now_us);
 /* A node without power answers nothing and its links are down; switched on again it has forgotten
  * all. */
 int fabric_set_power(struct fabric *fabric, uint32_t node, bool on, uint64_t now_us);

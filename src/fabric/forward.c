@@ -193,6 +193,25 @@ static bool flight_is_hit(struct fabric *fabric, const struct flight *flight,
 	return (fabric->error_random >> 16) % 100 < at->error_percent;
 }
 
+/* Words of LRH to ICRC: LRH, GRH, BTH, DETH, MAD. */
+static unsigned flight_words(const struct flight *flight)
+{
+	return (8 + (flight->has_grh ? 40 : 0) + 12 + 8 + MAD_BYTES + 4) / 4;
+}
+
+static void flight_count(const struct flight *flight, struct fabric_port *from,
+			 struct fabric_port *to)
+{
+	bool multicast = flight->dlid >= LID_MULTICAST && flight->dlid != LID_PERMISSIVE;
+
+	from->counter[COUNTER_XMIT_PKTS]++;
+	from->counter[COUNTER_XMIT_DATA] += flight_words(flight);
+	from->counter[multicast ? COUNTER_MULTICAST_XMIT_PKTS : COUNTER_UNICAST_XMIT_PKTS]++;
+	to->counter[COUNTER_RCV_PKTS]++;
+	to->counter[COUNTER_RCV_DATA] += flight_words(flight);
+	to->counter[multicast ? COUNTER_MULTICAST_RCV_PKTS : COUNTER_UNICAST_RCV_PKTS]++;
+}
+
 /* False: lost. */
 static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned out)
 {
@@ -202,6 +221,7 @@ static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned 
 
 	if (from->peer == FABRIC_NONE ||
 	    (management ? from->info.port_state < FABRIC_PORT_INIT : from->state != PORT_ACTIVE)) {
+		from->counter[COUNTER_XMIT_DISCARDS]++;
 		flight_lost(fabric, flight, DISCARD_DOWN);
 		return false;
 	}
@@ -209,6 +229,7 @@ static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned 
 				: port_sl_to_vl(from, node_is_switch(node) ? flight->port : 0,
 						flight->sl);
 	if (flight->vl == IB_VL_MANAGEMENT && !management) {
+		from->counter[COUNTER_XMIT_DISCARDS]++;
 		flight_lost(fabric, flight, DISCARD_ROUTE);
 		return false;
 	}
@@ -217,12 +238,13 @@ static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned 
 		return false;
 	}
 	fabric->statistics.hops++;
-	from->xmit_packets++;
+	to = &fabric->node[from->peer].port[from->peer_port];
+	flight_count(flight, from, to);
 	if (fabric->ops.packet)
 		flight_show(fabric, flight, out, from);
-	to = &fabric->node[from->peer].port[from->peer_port];
-	to->rcv_packets++;
 	if (flight_is_hit(fabric, flight, to)) {
+		to->counter[COUNTER_SYMBOL_ERROR]++;
+		to->counter[COUNTER_RCV_ERRORS]++;
 		flight_lost(fabric, flight, DISCARD_ERROR);
 		return false;
 	}
@@ -251,6 +273,7 @@ static void flight_deliver(struct fabric *fabric, const struct flight *flight, u
 {
 	struct fabric_node *node = &fabric->node[flight->node];
 	struct fabric_port *at = &node->port[port];
+	struct flight answer;
 	struct fabric_address from = {
 		.lid = flight->slid,
 		.sl = flight->sl,
@@ -283,6 +306,10 @@ static void flight_deliver(struct fabric *fabric, const struct flight *flight, u
 			return;
 		}
 		from.pkey_index = (uint16_t)index;
+	}
+	if (!flight_is_smp(flight) && pma_receive(fabric, flight, port, &answer)) {
+		flight_start(fabric, &answer);
+		return;
 	}
 	if (!fabric->ops.deliver) {
 		flight_lost(fabric, flight, DISCARD_PORT);
@@ -385,6 +412,9 @@ static unsigned flight_run(struct fabric *fabric, struct flight *flight)
 				flight_deliver(fabric, flight, 0);
 			return steps;
 		case VERDICT_DROP:
+			if (decision.discard == DISCARD_ROUTE && !flight->from_program &&
+			    !flight->from_sma)
+				node->port[flight->port].counter[COUNTER_RCV_SWITCH_RELAY]++;
 			flight_lost(fabric, flight, decision.discard);
 			return steps;
 		}

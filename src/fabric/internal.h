@@ -54,6 +54,20 @@ struct trap {
 	bool again;			/* it happened again since: another notice follows */
 };
 
+enum port_counter {
+#define COUNTER(counter, field, bits, select, extended) COUNTER_##counter,
+#define EXTENDED(counter, field, extended) COUNTER_##counter,
+#include "fabric/counter.def"
+#undef COUNTER
+#undef EXTENDED
+	COUNTERS
+};
+
+/* A counter that rises by itself: what it has risen by until then is in it. */
+struct counter_rise {
+	uint64_t since_us, per_second;
+};
+
 struct fabric_port {
 	struct ib_port_info info;	/* what is in force */
 	uint64_t guid;
@@ -64,7 +78,8 @@ struct fabric_port {
 				 */
 	uint8_t *vlarb;		/* low, then high priority: VL, weight; NULL: none was set */
 	struct trap *trap;	/* [TRAP_KINDS], of ports that send any; NULL: none so far */
-	uint64_t xmit_packets, rcv_packets;
+	uint64_t counter[COUNTERS];	/* but for what has risen since in them */
+	struct counter_rise *rise;	/* [COUNTERS]; NULL: nothing does */
 	uint32_t peer;			/* node; FABRIC_NONE: no cable */
 	uint8_t peer_port, speed_max;	/* enum link_speed */
 	uint8_t vl_cap;			/* code */
@@ -249,6 +264,12 @@ enum smi_step smi_route(const struct fabric_node *node, enum smi_origin origin, 
 /* True: the flight is for the SMA, not for a program. Then *answer says whether flight->mad is now
  * an answer. */
 bool sma_receive(struct fabric *fabric, struct flight *flight, bool *answer);
+
+/* ---- pma.c ---- */
+
+/* True: it was for the PMA; *answer is to be sent. */
+bool pma_receive(struct fabric *fabric, const struct flight *flight, unsigned port,
+		 struct flight *answer);
 
 /* ---- trap.c ---- */
 

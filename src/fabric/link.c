@@ -58,6 +58,8 @@ static void link_enter(struct fabric *fabric, uint32_t node, unsigned port, enum
 	struct fabric_port *end = &at->port[port];
 	enum port_state before = end->state;
 
+	end->counter[COUNTER_LINK_DOWNED] += port_state_logical(before) != FABRIC_PORT_DOWN &&
+					     port_state_logical(next) == FABRIC_PORT_DOWN;
 	end->state = next;
 	end->info.port_state = (uint8_t)port_state_logical(next);
 	end->info.port_physical_state = (uint8_t)port_state_phys(next);

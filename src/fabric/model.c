@@ -95,6 +95,7 @@ void port_reset(struct fabric_node *node, unsigned port)
 	at->vlarb = NULL;
 	at->trap = NULL;
 	at->lease_end_us = 0;
+	memset(at->counter, 0, sizeof(at->counter));
 	at->state = own ? PORT_ACTIVE : PORT_POLLING;
 	at->info = (struct ib_port_info){
 		.gid_prefix = PREFIX_DEFAULT,
@@ -161,6 +162,7 @@ void node_free(struct fabric_node *node)
 		free(node->port[i].sl_to_vl);
 		free(node->port[i].vlarb);
 		free(node->port[i].trap);
+		free(node->port[i].rise);
 	}
 	free(node->port);
 	free(node->lft);

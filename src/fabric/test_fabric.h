@@ -169,14 +169,14 @@ static inline void test_bring_up(struct test_world *world)
 			}
 }
 
-/* A MAD of class 4 to QP1 by LID. */
+/* A MAD that is a program's to QP1 by LID: of a vendor's class. */
 static inline int test_gmp(struct test_world *world, uint32_t node, uint16_t lid)
 {
 	const struct fabric_address to = { .lid = lid, .qpn = 1, .qkey = QKEY_GSI };
 	uint8_t mad[MAD_BYTES] = { 0 };
 
 	mad_write(&(struct mad_header){.base_version = 1,
-				       .class = MAD_CLASS_PERFORMANCE,
+				       .class = 0x0a,
 				       .class_version = 1,
 				       .method = MAD_METHOD_GET,
 				       .attribute_id = 0x12,

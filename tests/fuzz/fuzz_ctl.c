@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "../../tools/fabric/console.c"
+#include "../../tools/fabric/console_counter.c"
 #include "../../tools/fabric/issm.c"
 #include "../../tools/fabric/sysfs.c"
 #include "../../tools/fabric/visitor.c"

@@ -4,7 +4,7 @@
  * cable` and `verbatim node`. Words of ibsim are taken too, in its spelling: a port is "sw1"[3];
  * here sw1[3] is enough.
  */
-#include "fabric/room.h"
+#include "fabric/console.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,12 +41,7 @@ struct console {
 
 /* ---- what is named ---- */
 
-struct end {
-	uint32_t node, port;		/* port: FABRIC_NONE: none was given */
-};
-
-/* sw1[3], "sw1"[3], sw1, "a name with blanks". Quotes have been taken off. 0 or EINVAL. */
-static int end_parse(struct room *room, const char *text, struct end *end, FILE *out)
+int console_end_parse(struct room *room, const char *text, struct end *end, FILE *out)
 {
 	const char *bracket = strrchr(text, '[');
 	size_t length = strlen(text);
@@ -76,7 +71,7 @@ static int end_parse(struct room *room, const char *text, struct end *end, FILE 
 	return 0;
 }
 
-static const char *node_name(const struct room *room, uint32_t node)
+const char *console_node_name(const struct room *room, uint32_t node)
 {
 	struct fabric_node_info info;
 
@@ -90,14 +85,13 @@ static unsigned node_ports(const struct room *room, uint32_t node)
 	return fabric_node_info(room->fabric, node, &info) ? info.ports : 0;
 }
 
-/* A node is one, too. False: it was said. */
-static bool end_exists(const struct room *room, const struct end *end, FILE *out)
+bool console_end_exists(const struct room *room, const struct end *end, FILE *out)
 {
 	struct fabric_port_info port;
 
 	if (end->port == FABRIC_NONE || fabric_port_info(room->fabric, end->node, end->port, &port))
 		return true;
-	fprintf(out, "%s has ports 1 to %u, and not %u\n", node_name(room, end->node),
+	fprintf(out, "%s has ports 1 to %u, and not %u\n", console_node_name(room, end->node),
 		node_ports(room, end->node), end->port);
 	return false;
 }
@@ -109,7 +103,7 @@ static int set_cables(struct room *room, const char *text, bool plugged, FILE *o
 {
 	unsigned changed = 0;
 	struct end end;
-	int err = end_parse(room, text, &end, out);
+	int err = console_end_parse(room, text, &end, out);
 
 	if (err)
 		return err;
@@ -117,14 +111,14 @@ static int set_cables(struct room *room, const char *text, bool plugged, FILE *o
 		err = fabric_set_cable(room->fabric, end.node, end.port, plugged, room->now_us);
 		if (err)
 			fprintf(out, "%s[%u] has no cable: the file names none there\n",
-				node_name(room, end.node), end.port);
+				console_node_name(room, end.node), end.port);
 		return err;
 	}
 	for (uint32_t port = 1; port <= node_ports(room, end.node); port++)
 		changed += !fabric_set_cable(room->fabric, end.node, port, plugged, room->now_us);
 	if (changed)
 		return 0;
-	fprintf(out, "%s has no cable\n", node_name(room, end.node));
+	fprintf(out, "%s has no cable\n", console_node_name(room, end.node));
 	return ENOENT;
 }
 
@@ -148,7 +142,7 @@ static int word_node(struct room *room, int count, char **word, FILE *out)
 		fprintf(out, "expected node NODE on, or off\n");
 		return EINVAL;
 	}
-	err = end_parse(room, word[1], &end, out);
+	err = console_end_parse(room, word[1], &end, out);
 	return err ? err : fabric_set_power(room->fabric, end.node, on, room->now_us);
 }
 
@@ -185,7 +179,7 @@ static void show_node(const struct room *room, uint32_t node, FILE *out)
 				port.speed_name);
 		if (info.type != FABRIC_SWITCH)
 			fprintf(out, " LID %u", port.lid);
-		fprintf(out, " -> \"%s\"[%u]%s\n", node_name(room, port.peer_node), port.peer_port,
+		fprintf(out, " -> \"%s\"[%u]%s\n", console_node_name(room, port.peer_node), port.peer_port,
 			room_is_cabled(room, &port) ? "" : ", pulled");
 	}
 }
@@ -196,7 +190,7 @@ static int word_show(struct room *room, int count, char **word, FILE *out)
 	int err;
 
 	if (count > 1) {
-		err = end_parse(room, word[1], &end, out);
+		err = console_end_parse(room, word[1], &end, out);
 		if (!err)
 			show_node(room, end.node, out);
 		return err;
@@ -221,13 +215,13 @@ static int lid_end(struct room *room, const char *text, uint32_t *node, uint32_t
 			fprintf(out, "no port has LID %llu\n", (unsigned long long)lid);
 		return *node == FABRIC_NONE ? EINVAL : 0;
 	}
-	err = end_parse(room, text, &end, out);
+	err = console_end_parse(room, text, &end, out);
 	if (err)
 		return err;
 	fabric_node_info(room->fabric, end.node, &info);
 	*node = end.node;
 	*port = info.type == FABRIC_SWITCH ? 0 : end.port == FABRIC_NONE ? 1 : end.port;
-	return end_exists(room, &end, out) ? 0 : EINVAL;
+	return console_end_exists(room, &end, out) ? 0 : EINVAL;
 }
 
 /* Hop by hop, with the row of the table that decides. */
@@ -247,11 +241,11 @@ static int word_route(struct room *room, int count, char **word, FILE *out)
 	fabric_port_info(room->fabric, to_node, to_port, &target);
 	if (!target.lid) {
 		fprintf(out, "%s has no LID: no subnet manager has given it one\n",
-			node_name(room, to_node));
+			console_node_name(room, to_node));
 		return 0;
 	}
-	fprintf(out, "from %s to LID %u of %s\n", node_name(room, node), target.lid,
-		node_name(room, to_node));
+	fprintf(out, "from %s to LID %u of %s\n", console_node_name(room, node), target.lid,
+		console_node_name(room, to_node));
 	for (unsigned hop = 0; hop < ROUTE_HOPS; hop++) {
 		fabric_node_info(room->fabric, node, &info);
 		if (node == to_node) {
@@ -389,7 +383,7 @@ static int word_link(struct room *room, int count, char **word, FILE *out)
 		fprintf(out, "expected Link NODE[PORT] NODE[PORT]\n");
 		return EINVAL;
 	}
-	if (end_parse(room, word[1], &one, out) || end_parse(room, word[2], &other, out))
+	if (console_end_parse(room, word[1], &one, out) || console_end_parse(room, word[2], &other, out))
 		return EINVAL;
 	if (!fabric_port_info(room->fabric, one.node, one.port, &port) ||
 	    port.peer_node != other.node ||
@@ -413,7 +407,7 @@ static int word_error(struct room *room, int count, char **word, FILE *out)
 		fprintf(out, "expected Error NODE, or NODE[PORT], 0 to 100 [ATTRIBUTE]\n");
 		return EINVAL;
 	}
-	if (end_parse(room, word[1], &end, out) || !end_exists(room, &end, out))
+	if (console_end_parse(room, word[1], &end, out) || !console_end_exists(room, &end, out))
 		return EINVAL;
 	for (uint32_t port = 0; port <= node_ports(room, end.node); port++)
 		if (end.port == FABRIC_NONE || end.port == port)
@@ -430,7 +424,7 @@ static int word_clear(struct room *room, int count, char **word, FILE *out)
 
 	if (err)
 		return err;
-	end_parse(room, word[1], &end, out);
+	console_end_parse(room, word[1], &end, out);
 	if (end.port != FABRIC_NONE)
 		return 0;
 	fabric_set_power(room->fabric, end.node, false, room->now_us);
@@ -448,7 +442,7 @@ static int word_guid(struct room *room, int count, char **word, FILE *out)
 			"expected Guid NODE, or NODE[PORT]\n");
 		return EINVAL;
 	}
-	if (end_parse(room, word[1], &end, out) || !end_exists(room, &end, out))
+	if (console_end_parse(room, word[1], &end, out) || !console_end_exists(room, &end, out))
 		return EINVAL;
 	fabric_node_info(room->fabric, end.node, &info);
 	if (end.port == FABRIC_NONE)
@@ -471,7 +465,7 @@ static int word_baselid(struct room *room, int count, char **word, FILE *out)
 				: "expected Baselid NODE, or NODE[PORT]\n");
 		return EINVAL;
 	}
-	if (end_parse(room, word[1], &end, out) || !end_exists(room, &end, out))
+	if (console_end_parse(room, word[1], &end, out) || !console_end_exists(room, &end, out))
 		return EINVAL;
 	fabric_node_info(room->fabric, end.node, &info);
 	if (end.port == FABRIC_NONE)
@@ -525,6 +519,8 @@ static const struct word {
 	{ "node", "NODE on|off", word_node, "its power; when it is back it has forgotten all", false },
 	{ "show", "[NODE]", word_show, "nodes, ports, states, LIDs", true },
 	{ "route", "FROM TO", word_route, "hop by hop, as the forwarding tables say", true },
+	{ "counter", "NODE[PORT] [NAME[+]=N ...]", console_word_counter,
+	  "+=: so many more each second; alone: those that are not 0", false },
 	{ "hosts", "", word_hosts, "names for VERBATIM_NODE", true },
 	{ "programs", "", word_programs, "that have a port open", true },
 	{ "statistics", "", word_statistics, "MADs since the start", true },
@@ -538,6 +534,7 @@ static const struct word {
 	{ "Unlink", "NODE[PORT]", word_unlink, "pulls", false },
 	{ "Clear", "NODE[PORT]", word_clear, "pulls, and restarts a node", false },
 	{ "Error", "NODE[PORT] PERCENT [ATTR]", word_error, "of what comes in is lost", false },
+	{ "PerformanceSet", "NODE[PORT] NAME=N", console_word_counter, "as counter", false },
 	{ "Verbose", "[0|1]", word_verbose, "1: each MAD that is lost", false },
 	{ "Start", "", word_start, "it has begun already", false },
 	{ "Guid", "NODE[PORT]", word_guid, "shows it", true },

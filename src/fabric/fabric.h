@@ -113,14 +113,19 @@ struct fabric_errors {
  * The subnet that the text describes (file.h has the syntax), its cables plugged, its links up in
  * Init. NULL: *errors says why, or there is no memory (errors->count is 0).
  */
-struct fabric *fabric_new_from_file(const char *text, struct fabric_errors *errors);
+struct fabric_files;
+struct fabric *fabric_new_from_files(const char *text, const struct fabric_files *files,
+				     struct fabric_errors *errors);
+static inline struct fabric *fabric_new_from_file(const char *text, struct fabric_errors *errors)
+{
+	return fabric_new_from_files(text, NULL, errors);
+}
+
 /* For lines that include another file: its text, to be freed; NULL: it cannot be read. */
 struct fabric_files {
 	char *(*read)(void *context, const char *name);
 	void *context;
 };
-struct fabric *fabric_new_from_files(const char *text, const struct fabric_files *files,
-				     struct fabric_errors *errors);
 void fabric_free(struct fabric *fabric);
 void fabric_set_ops(struct fabric *fabric, const struct fabric_ops *ops, void *context);
 

@@ -817,11 +817,6 @@ static void file_read_text(struct reader *reader, const char *text)
 	}
 }
 
-struct fabric *fabric_new_from_file(const char *text, struct fabric_errors *errors)
-{
-	return fabric_new_from_files(text, NULL, errors);
-}
-
 struct fabric *fabric_new_from_files(const char *text, const struct fabric_files *files,
 				     struct fabric_errors *errors)
 {

@@ -62,16 +62,11 @@ struct services {
 
 /* ---- names ---- */
 
-static bool service_is_ipv4(const uint8_t address[16])
+static enum scope family_scope(const uint8_t address[16])
 {
 	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 
-	return !memcmp(address, mapped, sizeof(mapped));
-}
-
-static enum scope family_scope(const uint8_t address[16])
-{
-	return service_is_ipv4(address) ? SCOPE_IPV4 : SCOPE_IPV6;
+	return memcmp(address, mapped, sizeof(mapped)) ? SCOPE_IPV6 : SCOPE_IPV4;
 }
 
 static enum scope scope_of(const uint8_t address[16], int family)
@@ -168,13 +163,6 @@ static int search_host(uint64_t id, enum scope scope)
 	return err;
 }
 
-static int search_addresses(uint64_t id, enum scope scope)
-{
-	int err = search_list(id, scope);
-
-	return err == ENOENT ? search_host(id, scope) : err;
-}
-
 /* 0; EADDRINUSE: another claim collides with one of that scope. */
 static int service_search(uint64_t id, enum scope scope, const uint8_t address[16])
 {
@@ -188,8 +176,11 @@ static int service_search(uint64_t id, enum scope scope, const uint8_t address[1
 		err = look_up(id, SCOPE_IPV6, address);
 	if (!err && scope != SCOPE_ANY)
 		err = look_up(id, SCOPE_ANY, address);
-	if (!err && scope != SCOPE_ADDRESS)
-		err = search_addresses(id, scope);
+	if (!err && scope != SCOPE_ADDRESS) {
+		err = search_list(id, scope);
+		if (err == ENOENT)
+			err = search_host(id, scope);
+	}
 	return err;
 }
 

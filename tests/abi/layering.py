@@ -145,6 +145,17 @@ def touches_memory(root):
             yield from memory_calls(path, read(root, path))
 
 
+def states_by_hand(path, text):
+    if re.search(r'\bendpoint->state\s*=[^=]', text):
+        yield path + ': a state of an endpoint is assigned: endpoint_move() and endpoint_take() do it'
+
+
+def moves_endpoints(root):
+    for path in sorted(sources(root, 'src/cm/endpoint', ('.c',))):
+        if not path.endswith(('/state.c', '_test.c')):
+            yield from states_by_hand(path, read(root, path))
+
+
 def headless(root):
     for folder in ('src', 'tools', 'examples', 'bench', 'tests'):
         for path in sorted(sources(root, folder, CODE)):
@@ -195,6 +206,9 @@ def self_test():
     if not list(memory_calls('x', '\terr = copy_user(to, from, 8);\n')) or \
             list(memory_calls('x', '/* as copy_user() does it */\n')):
         yield 'copies of memory are not told from comments'
+    if not list(states_by_hand('x', 'endpoint->state = next;')) or \
+            list(states_by_hand('x', 'endpoint->state == next')):
+        yield 'assignments of states are not found'
     for layer, line in right:
         yield from forbidden(layer, 'x', line)
     if not link_names('x', 'qp->route.roce.interface') or link_names('x', 'qp->route.source'):
@@ -209,6 +223,7 @@ def main():
     tap.test('what one link has of a route is named in net/ and engine/ alone', link_bound(root))
     tap.test('the memory of applications is touched for requests in few files',
              touches_memory(root))
+    tap.test('endpoints change their states by the table alone', moves_endpoints(root))
     tap.test('every source says its licence and what it is', headless(root))
     tap.test('every C file is built', unbuilt(root))
     tap.test('no C file is built twice', listed_twice(root))

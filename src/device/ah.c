@@ -27,7 +27,7 @@ int hca_create_ah(struct hca_context *context, struct pd *pd, const struct ibv_a
 	list_init(&ah->node);
 	atomic_init(&ah->references, 1);
 	ah->attr = *attr;
-	err = route_resolve(&context->hca->net, context->port, attr, "ibv_create_ah", &ah->route);
+	err = context_resolve(context, attr, "ibv_create_ah", &ah->route);
 	if (!err)	/* of whichever process there: one socket carries all */
 		err = engine_open_sender(&context->hca->engine, &ah->route, 0, "ibv_create_ah");
 	if (err) {
@@ -87,11 +87,12 @@ int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct
 {
 	struct hca *hca = context->hca;
 	uint8_t source[16], destination[16];
+	const struct port *from = context_port(context, port);
 	uint32_t index;
 
-	if (port != PORT_NUMBER) {
-		explain_refused("ibv_init_ah_from_wc", EINVAL,
-				"ibv_init_ah_from_wc: port %u: the device has port 1 only", port);
+	if (!from) {
+		explain_refused("ibv_init_ah_from_wc", EINVAL, "ibv_init_ah_from_wc: port %u: the device has %s",
+				port, context_ports_text(context));
 		return EINVAL;
 	}
 	if (!(wc->wc_flags & IBV_WC_GRH)) {
@@ -102,7 +103,7 @@ int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct
 	}
 	grh_addresses(grh, source, destination);
 	lock_acquire(&hca->net.lock);
-	index = gid_table_find(context->port, destination);
+	index = gid_table_find(from, destination);
 	lock_release(&hca->net.lock);
 	if (index == GID_TABLE_SIZE) {
 		/* Sent to a multicast group: answer from the first GID of the family. */
@@ -116,7 +117,7 @@ int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct
 	if (index == GID_TABLE_SIZE) {
 		explain_refused("ibv_init_ah_from_wc", EINVAL,
 				"ibv_init_ah_from_wc: the destination address of the message is "
-				"not (or no longer) in the GID table of %s", context->port->name);
+				"not (or no longer) in the GID table of %s", from->name);
 		return EINVAL;
 	}
 	memset(attr, 0, sizeof(*attr));

@@ -30,7 +30,7 @@ int hca_command_fd(const struct hca_context *context)
 	return context->command_fd;
 }
 
-static struct async_event *new_port_event(enum ibv_event_type type)
+static struct async_event *new_port_event(const struct port *port, enum ibv_event_type type)
 {
 	struct async_event *event = calloc(1, sizeof(*event));
 
@@ -39,8 +39,31 @@ static struct async_event *new_port_event(enum ibv_event_type type)
 	list_init(&event->node);
 	event->allocated = true;
 	event->ibv.event_type = type;
-	event->ibv.element.port_num = PORT_NUMBER;
+	event->ibv.element.port_num = port->number;
 	return event;
+}
+
+static bool has_port(const struct hca_context *context, const struct port *port)
+{
+	return context_port(context, port->number) == port;
+}
+
+/* QPs keep their index: the P_Key behind it changes, and with it who may send to them without packets. */
+static void take_pkeys(struct hca_context *context, const struct port *port) REQUIRES(context->hca->objects)
+{
+	struct list *node;
+
+	list_for_each(node, &context->qps) {
+		struct qp *qp = list_entry(node, struct qp, node);
+		uint16_t pkey;
+
+		lock_acquire(&qp->lock);
+		pkey = qp->attr.port_num == port->number ? port->pkey[qp->attr.pkey_index] : qp->pkey;
+		if (pkey != qp->pkey)
+			pairing_end(&qp->pairing);
+		qp->pkey = pkey;
+		lock_release(&qp->lock);
+	}
 }
 
 void contexts_raise(void *device, struct port *port, enum ibv_event_type type)
@@ -56,9 +79,11 @@ void contexts_raise(void *device, struct port *port, enum ibv_event_type type)
 	lock_acquire(&hca->objects);
 	list_for_each(node, &hca->contexts) {
 		struct hca_context *context = list_entry(node, struct hca_context, node);
-		bool concerned = context->port == port && !context->closed;
-		struct async_event *event = concerned ? new_port_event(type) : NULL;
+		bool concerned = has_port(context, port) && !context->closed;
+		struct async_event *event = concerned ? new_port_event(port, type) : NULL;
 
+		if (concerned && type == IBV_EVENT_PKEY_CHANGE)
+			take_pkeys(context, port);
 		if (event)
 			event_queue_add(context->async, &event->node, &effects);
 		else if (concerned)

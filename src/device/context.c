@@ -73,6 +73,7 @@ static int context_new(const char *device_name, struct hca_context **made)
 	err = net_get_port(&context->hca->net, device_name, &context->port);
 	if (err)
 		goto put_hca;
+	context->ports[context->port_count++] = context->port;
 	*made = context;
 	return 0;
 put_hca:

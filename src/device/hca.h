@@ -94,6 +94,7 @@ bool hca_has_async_event(struct hca_context *context, const void *object, uint64
 			 enum ibv_event_type *type);
 void hca_ack_async_event(struct ibv_async_event *event);
 
+uint32_t hca_ports(const struct hca_context *context);
 int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *attr);
 /* @speed: active_speed_ex, which the structure of our headers may lack; may be NULL. */
 int hca_query_port(struct hca_context *context, uint32_t port, struct ibv_port_attr *attr, uint32_t *speed);

@@ -21,9 +21,12 @@
 struct hca;
 struct hca_observer;
 
+/* A context. Large: each kind of object has a list. */
 struct hca_context {
 	struct hca *hca;
-	struct port *port;
+	struct port *port;		/* the first: the device's name, GUID and interface are its */
+	struct port *ports[PORTS_MAX];	/* [port_count]; number n is [n - 1] */
+	unsigned port_count;
 	struct context_file *file;
 	struct list node;		/* in hca->contexts */
 	struct list file_node;		/* in file->contexts */
@@ -78,6 +81,19 @@ int hca_get(struct hca **hca);
 void hca_put(struct hca *hca);
 /* NULL: there is none, in tests only. */
 const struct hca_observer *hca_observer_of(void);
+
+/* port.c: NULL: the device has no port of that number. */
+struct port *context_port(const struct hca_context *context, uint32_t number);
+/* "port 1 only", for explanations. */
+const char *context_ports_text(const struct hca_context *context);
+/*
+ * The route to @attr's destination from the port that it names, as port_ops.resolve finds it. EINVAL, explained:
+ * there is no such port.
+ */
+int context_resolve(const struct hca_context *context, const struct ibv_ah_attr *attr, const char *who,
+		    struct route *route);
+/* The P_Key at that index of a port's table; 0: there is none. */
+uint16_t context_pkey(const struct hca_context *context, uint32_t number, uint32_t index);
 
 /* async.c: raises an event of a port at its contexts. (A void * for struct net.) */
 void contexts_raise(void *hca, struct port *port, enum ibv_event_type type);

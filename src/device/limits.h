@@ -10,10 +10,6 @@
 #define VERBATIM_VENDOR		0x565242	/* "VRB", locally administered: nobody's; not rxe's */
 #define VERBATIM_PART		1
 
-#define LOOPBACK_MBPS		400000u	/* 8 lanes of HDR: openib knows no faster ones */
-#define UNKNOWN_MBPS		10000u	/* as the kernel says of veth and tun */
-#define UNWANTED_MBPS		2500u
-
 #define LIMIT_QP_WR		65536
 #define LIMIT_SRQ_WR		65536
 #define LIMIT_SGE		RECV_SGE_MAX	/* object/recv_queue.h */

@@ -16,6 +16,7 @@
 #include "device/limits.h"
 #include "link/udp.h"
 #include "platform/netdev.h"
+#include "transport/drop.h"
 
 struct multicast_group {
 	struct list node;
@@ -274,7 +275,12 @@ static enum drop deliver_to(struct hca *hca, struct multicast_group *group, cons
 			find_own(hca, qp, info->route.source, info->own);
 		effects_init(&effects);
 		lock_acquire(&qp->lock);
-		one = transport_receive(qp, packet, info, now_ns, &effects);
+		if (pkey_matches(packet->pkey, qp->pkey)) {
+			one = transport_receive(qp, packet, info, now_ns, &effects);
+		} else {
+			drop_explain(DROP_PKEY, qp, packet, info->route.source);
+			one = drop_count(hca->engine.counters, DROP_PKEY, 1);
+		}
 		why = why ? why : one;
 		timers_arm(&hca->engine, qp);
 		lock_release(&qp->lock);

@@ -244,6 +244,8 @@ static void init_fields(struct hca_context *context, struct qp *qp,
 	qp->signal_all = attr->sq_sig_all;
 	qp->blocks_own_multicast = (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) &&
 				   (attr->create_flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB);
+	qp->ports = (uint8_t)context->port_count;
+	qp->pkeys = context->port->pkeys;
 	if (!qp->ethernet)
 		qp->mtu = 128u << net_active_mtu(&context->hca->net, context->port, NULL);
 	qp_init_events(qp);

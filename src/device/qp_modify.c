@@ -17,23 +17,28 @@
 #include "platform/wait.h"
 
 static int check_mtu(const struct hca_context *context, const struct qp *qp,
-		     const struct ibv_qp_attr *attr)
+		     const struct ibv_qp_attr *attr, uint32_t number)
 {
 	uint32_t interface_mtu;
-	enum ibv_mtu active = net_active_mtu(&context->hca->net, context->port, &interface_mtu);
+	const struct port *port = context_port(context, number);
+	enum ibv_mtu active;
+
+	port = port ? port : context->port;
+	active = net_active_mtu(&context->hca->net, port, &interface_mtu);
 
 	if (attr->path_mtu <= active)
 		return 0;
 	explain_refused_of("ibv_modify_qp", EINVAL, OF(QP, qp->number),
 			"ibv_modify_qp: qp 0x%06x: path_mtu %u is larger than the active MTU %u of %s "
 		"(interface MTU %u): use IBV_MTU_%u or less", qp->number, 128u << attr->path_mtu,
-		128u << active, context->port->name, interface_mtu, 128u << active);
+		128u << active, port->name, interface_mtu, 128u << active);
 	return EINVAL;
 }
 
 struct resolved {
 	struct route route;
 	bool by_udp, by_port;		/* of struct qp */
+	uint16_t pkey;
 	struct path *path;
 };
 
@@ -78,22 +83,21 @@ static void qp_modify_av(struct hca *hca, struct qp *qp, enum ibv_qp_state from,
 
 /*
  * What needs the device and may sleep or allocate: done before the QP's lock is taken. @peer: the QP
- * that it will be connected to.
+ * that it will be connected to; @port: the number of its own.
  */
 static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct ibv_qp_attr *attr,
-			     int mask, uint32_t peer, struct resolved *resolved)
+			     int mask, uint32_t peer, uint32_t port, struct resolved *resolved)
 {
 	struct path_key key = { .slot = qpn_slot(peer) };
 	int err = 0;
 
 	if (mask & IBV_QP_PATH_MTU)
-		err = check_mtu(context, qp, attr);
+		err = check_mtu(context, qp, attr, port);
 	if (mask & IBV_QP_RATE_LIMIT)
 		err = ethernet_check_rate(attr->rate_limit, "ibv_modify_qp");
 	if (err || !(mask & IBV_QP_AV))
 		return err;
-	err = route_resolve(&context->hca->net, context->port, &attr->ah_attr, "ibv_modify_qp",
-			&resolved->route);
+	err = context_resolve(context, &attr->ah_attr, "ibv_modify_qp", &resolved->route);
 	if (err || qp_is(qp, QP_DATAGRAM))
 		return err;
 	if (resolved->route.loopback) {
@@ -128,9 +132,11 @@ static void qp_modify_commit(struct hca *hca, struct qp *qp, struct ibv_qp_attr 
 	enum ibv_qp_state from = qp->state;
 
 	qp_modify_apply(qp, attr, mask);
-	/* The peer knows the access flags from the pairing. */
-	if (mask & IBV_QP_ACCESS_FLAGS)
+	/* The peer knows the access flags from the pairing. It was made in the old partition. */
+	if (mask & (IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX))
 		pairing_end(&qp->pairing);
+	if (mask & (IBV_QP_PKEY_INDEX | IBV_QP_PORT))
+		qp->pkey = resolved->pkey;
 	if (mask & IBV_QP_AV)
 		qp_modify_av(hca, qp, from, resolved);
 	if (from == IBV_QPS_INIT || qp->state == IBV_QPS_RESET)
@@ -166,7 +172,7 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	struct resolved resolved = { .path = NULL };
 	struct transport_room room = { .resource = NULL };
 	struct effects effects;
-	uint32_t peer;
+	uint32_t peer, port, pkey_index;
 	int err;
 
 	if (context_is_dead(context, "ibv_modify_qp"))
@@ -175,12 +181,16 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
 	err = qp_modify_check(qp, attr, mask);
+	pkey_index = mask & IBV_QP_PKEY_INDEX ? attr->pkey_index : qp->attr.pkey_index;
 	peer = mask & IBV_QP_DEST_QPN ? attr->dest_qp_num : qp->attr.dest_qp_num;
+	port = mask & IBV_QP_PORT ? attr->port_num : qp->attr.port_num;
 	lock_release(&qp->lock);
 	if (!err && (mask & IBV_QP_MAX_DEST_RD_ATOMIC))
 		err = transport_reserve(&room, attr->max_dest_rd_atomic);
+	if (!err && (mask & (IBV_QP_PKEY_INDEX | IBV_QP_PORT)))
+		resolved.pkey = context_pkey(context, port, pkey_index);
 	if (!err)
-		err = qp_modify_resolve(context, qp, attr, mask, peer, &resolved);
+		err = qp_modify_resolve(context, qp, attr, mask, peer, port, &resolved);
 	if (err) {
 		transport_unreserve(&room);
 		return err;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Attributes of a device: ibv_query_device(3), ibv_query_port(3), ibv_query_gid(3),
  * ibv_query_pkey(3). */
+#include <endian.h>
 #include <errno.h>
 #include <string.h>
 
@@ -84,15 +85,15 @@ int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *att
 	orig->max_srq = LIMIT_SRQ;
 	orig->max_srq_wr = LIMIT_SRQ_WR;
 	orig->max_srq_sge = LIMIT_SGE;
-	orig->max_pkeys = 1;
-	orig->phys_port_cnt = 1;
+	orig->max_pkeys = context->port->pkeys;
+	orig->phys_port_cnt = (uint8_t)context->port_count;
 	attr->device_cap_flags_ex = orig->device_cap_flags | DEVICE_FLUSH_GLOBAL | DEVICE_ATOMIC_WRITE;
 	fill_ethernet(attr);
 	fill_tag_matching(&attr->tm_caps);
 	fill_odp(&attr->odp_caps, &attr->xrc_odp_caps);
 	attr->completion_timestamp_mask = UINT64_MAX;
 	attr->hca_core_clock = 1000000;	/* kHz: timestamps are nanoseconds */
-	attr->phys_port_cnt_ex = 1;
+	attr->phys_port_cnt_ex = context->port_count;
 	attr->max_dm_size = LIMIT_DM_BYTES;
 	attr->cq_mod_caps.max_cq_count = attr->cq_mod_caps.max_cq_period = UINT16_MAX;
 	return 0;
@@ -121,102 +122,99 @@ static uint32_t set_speed(struct ibv_port_attr *attr, uint32_t gbps)
 	return rows[i].speed;
 }
 
-static int check_port(const char *call, uint32_t number)
+/* NULL, explained: the device has no such port. */
+static struct port *query_port(const struct hca_context *context, const char *call, uint32_t number)
 {
-	if (number == PORT_NUMBER)
-		return 0;
-	explain("%s: port %u: the device has port 1 only", call, number);
-	return EINVAL;
+	struct port *port = context_port(context, number);
+
+	if (!port)
+		explain("%s: port %u: the device has %s", call, number, context_ports_text(context));
+	return port;
 }
 
-/*
- * lo has no speed of its own: memory is copied at 25 to 30 GB/s. UCX and MPI derive from it up to which size
- * they copy messages, and from which they read them from the sender's memory. They also choose the
- * fastest device: that is not lo, which leads to no other host, where there is another one.
- */
-static uint32_t port_speed_mbps(struct hca *hca, struct port *port)
+static void query_state(struct hca *hca, const struct port *port, struct port_state *state)
 {
-	if (hca->config.speed)
-		return hca->config.speed * 1000;
-	if (port->netdev.loopback)
-		return port->alone ? LOOPBACK_MBPS : UNWANTED_MBPS;
-	return port->netdev.speed_mbps ? port->netdev.speed_mbps : UNKNOWN_MBPS;
+	lock_acquire(&hca->net.lock);
+	port_query(port, state);
+	lock_release(&hca->net.lock);
 }
 
 int hca_query_port_speed(struct hca_context *context, uint32_t number, uint64_t *speed)
 {
-	int err = check_port("ibv_query_port_speed", number);
+	const struct port *port = query_port(context, "ibv_query_port_speed", number);
+	struct port_state state;
 
-	if (err)
-		return err;
-	lock_acquire(&context->hca->net.lock);
-	*speed = port_speed_mbps(context->hca, context->port) / 100;
-	lock_release(&context->hca->net.lock);
+	if (!port)
+		return EINVAL;
+	query_state(context->hca, port, &state);
+	*speed = state.speed_mbps / 100;
 	return 0;
 }
 
 int hca_query_port(struct hca_context *context, uint32_t number, struct ibv_port_attr *attr, uint32_t *speed)
 {
-	struct hca *hca = context->hca;
-	struct port *port = context->port;
-	int err = check_port("ibv_query_port", number);
+	const struct port *port = query_port(context, "ibv_query_port", number);
+	struct port_state state;
 	uint32_t code;
-	bool active;
 
-	if (err)
-		return err;
+	if (!port)
+		return EINVAL;
+	query_state(context->hca, port, &state);
 	memset(attr, 0, sizeof(*attr));
-	lock_acquire(&hca->net.lock);
-	active = port_is_active(port);
-	attr->state = active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
-	attr->phys_state = active ? 5 : 3;	/* LinkUp, Disabled */
+	attr->state = state.state;
+	attr->phys_state = state.physical;
 	attr->max_mtu = IBV_MTU_4096;
-	attr->active_mtu = port_active_mtu(port);
-	code = set_speed(attr, port_speed_mbps(hca, port) / 1000);
+	attr->active_mtu = state.mtu;
+	code = set_speed(attr, state.speed_mbps / 1000);
 	if (speed)
 		*speed = code;
-	lock_release(&hca->net.lock);
 	attr->gid_tbl_len = GID_TABLE_SIZE;
-	attr->port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
+	attr->port_cap_flags = state.capabilities;
 	attr->max_msg_sz = MESSAGE_BYTES_MAX;
-	attr->pkey_tbl_len = 1;
+	attr->pkey_tbl_len = port->pkeys;
+	attr->lid = state.lid;
+	attr->sm_lid = state.sm_lid;
 	attr->max_vl_num = 1;
-	attr->link_layer = IBV_LINK_LAYER_ETHERNET;
-	attr->flags = IBV_QPF_GRH_REQUIRED;
+	attr->link_layer = state.link_layer;
+	attr->flags = state.needs_grh ? IBV_QPF_GRH_REQUIRED : 0;
 	return 0;
 }
 
-int hca_query_pkey(struct hca_context *context, uint32_t port, int index, __be16 *pkey)
+int hca_query_pkey(struct hca_context *context, uint32_t number, int index, __be16 *pkey)
 {
-	if (port != PORT_NUMBER || index != 0) {
+	const struct port *port = context_port(context, number);
+
+	if (!port || index < 0 || index >= port->pkeys) {
 		explain_refused("ibv_query_pkey", EINVAL,
-				"ibv_query_pkey: port %u index %d: there is port 1, index 0 only", port, index);
+				"ibv_query_pkey: port %u index %d: there is %s, %s", number, index,
+				context->port_count == 1 ? "port 1" : "ports 1 and 2",
+				context->port->pkeys == 1 ? "index 0 only" : "and fewer P_Keys");
 		return EINVAL;
 	}
-	*pkey = 0xffff;
+	*pkey = htobe16(context_pkey(context, number, (uint32_t)index));
 	return 0;
 }
 
-int hca_query_gid(struct hca_context *context, uint32_t port, uint32_t index, struct hca_gid *gid)
+int hca_query_gid(struct hca_context *context, uint32_t number, uint32_t index, struct hca_gid *gid)
 {
+	const struct port *port = context_port(context, number);
 	struct hca *hca = context->hca;
 	const struct gid_entry *entry;
 	int err = 0;
 
-	if (port != PORT_NUMBER || index >= GID_TABLE_SIZE) {
+	if (!port || index >= GID_TABLE_SIZE) {
 		explain_refused("ibv_query_gid", EINVAL,
-				"ibv_query_gid: port %u index %u: there is port 1, indices 0 to "
-				"%d", port, index,
-			GID_TABLE_SIZE - 1);
+				"ibv_query_gid: port %u index %u: there is %s, indices 0 to %d", number, index,
+				context->port_count == 1 ? "port 1" : "ports 1 and 2", GID_TABLE_SIZE - 1);
 		return EINVAL;
 	}
 	lock_acquire(&hca->net.lock);
-	entry = gid_table_get(context->port, index);
+	entry = gid_table_get(port, index);
 	if (entry) {
 		gid->gid = entry->gid;
 		gid->index = index;
 		gid->type = 2;		/* IBV_GID_TYPE_ROCE_V2 */
-		gid->interface_index = context->port->interface_index;
+		gid->interface_index = port->interface_index;
 	} else {
 		err = ENODATA;
 	}

@@ -91,7 +91,7 @@ static unsigned count_contexts(struct hca *hca, const struct port *port) REQUIRE
 	list_for_each(node, &hca->contexts) {
 		const struct hca_context *context = list_entry(node, struct hca_context, node);
 
-		count += context->port == port && !context->closed;
+		count += context_port(context, port->number) == port && !context->closed;
 	}
 	return count;
 }

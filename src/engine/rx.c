@@ -201,6 +201,8 @@ static enum drop rx_deliver(struct receiver *receiver, const struct datagram *da
 		receiver->traced->record.state = (uint8_t)(qp->state + 1);
 	if (!rx_is_on_way(receiver, datagram, qp))
 		why = qp->way == BY_SOURCE_PORT ? DROP_SOURCE_PORT : DROP_OTHER_WAY;
+	else if (!pkey_matches(packet->pkey, qp->pkey))
+		why = DROP_PKEY;
 	else if (!qp_is(qp, QP_DATAGRAM) && !ip_id_check(&qp->id_streak, kind))
 		why = DROP_IP_ID;
 	if (why) {
@@ -252,11 +254,11 @@ static enum drop receive_packet_untraced(struct receiver *receiver, struct datag
 	if (!datagram->sealed &&
 	    check_icrc(datagram, data, bytes, segment, &kind) == ICRC_BAD)
 		return drop_count(engine->counters, DROP_ICRC, 1);
-	if ((packet.pkey & 0x7fff) != (PKEY_DEFAULT & 0x7fff)) {
-		drop_explain(DROP_PKEY, NULL, &packet, datagram->source);
-		return drop_count(engine->counters, DROP_PKEY, 1);
-	}
 	if (packet.dest_qpn == QPN_GSI) {
+		if (!pkey_matches(packet.pkey, PKEY_DEFAULT)) {
+			drop_explain(DROP_PKEY, NULL, &packet, datagram->source);
+			return drop_count(engine->counters, DROP_PKEY, 1);
+		}
 		call_shield();
 		rx_unlock_qp(receiver);
 		return engine->ops->management(engine->owner, datagram, data, bytes, segment, &packet,

@@ -22,6 +22,7 @@
 #include "transport/guesses.h"
 #include "transport/message.h"
 #include "transport/refusal.h"
+#include "wire/packet.h"
 #include "wire/psn.h"
 
 #define PATIENCE_MIN 1u			/* requests between questions that were answered no ... */
@@ -119,6 +120,8 @@ bool pairing_establish(struct local *local, struct qp *qp, struct peer *peer)
 		pairing->agreed = false;
 	if (pairing->agreed || pairing->asked || !pairing_nothing_outstanding(qp))
 		return pairing->agreed;
+	if (qp->pkey != PKEY_DEFAULT)	/* P_Keys are compared in packets */
+		return false;
 	if (pairing_may_ask(pairing))
 		pairing_request(local, qp, peer);
 	return false;
@@ -228,6 +231,8 @@ static const char *pairing_objection(const struct qp *qp, const struct peer *pee
 		return "it is not of the same type, or not ready to receive from this host";
 	if (!is_connected_to(qp, peer, control->qpn))
 		return "it is connected to another QP";
+	if (qp->pkey != PKEY_DEFAULT)
+		return "its partition is not the default one, and P_Keys are compared in packets";
 	if (qp->mtu != control->mtu)
 		return "their path MTUs differ";
 	/* UC begins each message anew, at any PSN. */

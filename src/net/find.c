@@ -37,9 +37,9 @@ static void find_snapshot(struct net *net, const struct named_netdev *named, str
 static void find_fill(const struct port *port, uint32_t index, struct net_gid *found)
 {
 	*found = (struct net_gid){ .interface_index = port->interface_index, .guid = port->guid,
-				    .port = PORT_NUMBER, .gid_index = index,
+				    .port = port->number, .gid_index = index,
 				    .gid = port->gid[index].gid,
-				    .active_mtu = port_active_mtu(port), .pkey = PKEY_DEFAULT };
+				    .active_mtu = port_active_mtu(port), .pkey = port->pkey[0] };
 	memcpy(found->device, port->name, sizeof(found->device));
 	memcpy(found->interface, port->netdev.name, sizeof(found->interface));
 	memcpy(found->address, port->gid[index].address, 16);

@@ -53,12 +53,6 @@ unsigned net_refresh(struct net *net, struct net_change *changes, unsigned max);
 
 /* ---- the way to an address ---- */
 
-/*
- * The route to @attr's destination. 0; EINVAL; ENETUNREACH, EHOSTUNREACH: no route; ETIMEDOUT, after a
- * second: the next hop does not answer. Explained in the name of @who.
- */
-int route_resolve(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,
-		  struct route *route);
 /* The IPv4 group under which an IPv6 group travels when it is sent to from an IPv4 GID. */
 void net_multicast_alias(const uint8_t gid[16], uint8_t alias[16]);
 /* Is @gid the link-local GID 0 of an interface of this host? */

@@ -5,9 +5,14 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "wire/packet.h"
 
 /* Room that IP, UDP and the RoCE headers take of an interface's MTU (rxe allows as much). */
 #define MTU_OVERHEAD 80u
+
+#define LOOPBACK_MBPS	400000u		/* 8 lanes of HDR: openib knows no faster ones */
+#define UNKNOWN_MBPS	10000u		/* as the kernel says of veth and tun */
+#define UNWANTED_MBPS	2500u
 
 uint64_t port_guid(const struct netdev *netdev)
 {
@@ -35,15 +40,21 @@ void port_init(struct port *port, const struct config *config, const struct name
 	port->interface_index = named->netdev.index;
 	memcpy(port->name, named->name, sizeof(port->name));
 	port->guid = port_guid(&port->netdev);
+	port->ops = &netdev_port_ops;
+	port->number = 1;
+	port->pkeys = 1;		/* RoCE has the default partition alone */
+	port->pkey[0] = PKEY_DEFAULT;
 	gid_table_update(port);
 }
 
-bool port_is_active(const struct port *port)
+/* ---- of a network interface ---- */
+
+static bool netdev_is_active(const struct port *port)
 {
 	return port->netdev.up && port->netdev.running && !port->gone;
 }
 
-enum ibv_mtu port_active_mtu(const struct port *port)
+static enum ibv_mtu netdev_active_mtu(const struct port *port)
 {
 	uint32_t room = port->netdev.mtu > MTU_OVERHEAD ? port->netdev.mtu - MTU_OVERHEAD : 0;
 	enum ibv_mtu mtu = IBV_MTU_4096;
@@ -53,4 +64,55 @@ enum ibv_mtu port_active_mtu(const struct port *port)
 	while (mtu > IBV_MTU_256 && (128u << mtu) > room)
 		mtu--;
 	return mtu;
+}
+
+/*
+ * lo has no speed of its own: memory is copied at 25 to 30 GB/s. UCX and MPI derive from it up to which size
+ * they copy messages, and from which they read them from the sender's memory. They also choose the
+ * fastest device: that is not lo, which leads to no other host, where there is another one.
+ */
+static uint32_t netdev_speed_mbps(const struct port *port)
+{
+	if (port->config->speed)
+		return port->config->speed * 1000;
+	if (port->netdev.loopback)
+		return port->alone ? LOOPBACK_MBPS : UNWANTED_MBPS;
+	return port->netdev.speed_mbps ? port->netdev.speed_mbps : UNKNOWN_MBPS;
+}
+
+static void netdev_query(const struct port *port, struct port_state *state)
+{
+	bool active = netdev_is_active(port);
+
+	*state = (struct port_state){ .state = active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
+				      .physical = active ? 5 : 3,
+				      .mtu = netdev_active_mtu(port),
+				      .speed_mbps = netdev_speed_mbps(port),
+				      .link_layer = IBV_LINK_LAYER_ETHERNET, .needs_grh = true,
+				      .capabilities = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS };
+}
+
+const struct port_ops netdev_port_ops = { .query = netdev_query, .resolve = netdev_resolve };
+
+/* ---- of any ---- */
+
+void port_query(const struct port *port, struct port_state *state)
+{
+	port->ops->query(port, state);
+}
+
+bool port_is_active(const struct port *port)
+{
+	struct port_state state;
+
+	port_query(port, &state);
+	return state.state == IBV_PORT_ACTIVE;
+}
+
+enum ibv_mtu port_active_mtu(const struct port *port)
+{
+	struct port_state state;
+
+	port_query(port, &state);
+	return state.mtu;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The port of a device: a network interface with its GID table, as last seen. It is opened by contexts
- * (net.h), or a snapshot of an interface whose device is not open.
+ * The ports of a device: number, GID table, P_Key table, and by port_ops what it says of itself and which routes
+ * leave it. Those made of network interfaces (netdev_port_ops) are opened by contexts (net.h), or are a snapshot
+ * of an interface whose device is not open.
  */
 #ifndef VERBATIM_NET_PORT_H
 #define VERBATIM_NET_PORT_H
@@ -14,10 +15,12 @@
 #include "base/lock.h"
 #include "config/config.h"
 #include "net/naming.h"
+#include "object/route.h"
 #include "platform/netdev.h"
 
-#define PORT_NUMBER	1u		/* every device has one port */
+#define PORTS_MAX	2u		/* of a device */
 #define GID_TABLE_SIZE	256
+#define PKEY_TABLE_SIZE	128		/* the most that a port has */
 
 /* A GID of a port, and the address that carries it. */
 struct gid_entry {
@@ -28,16 +31,46 @@ struct gid_entry {
 	bool host_only;		/* such a GID: works inside this host */
 };
 
+struct net;
+struct port;
+
+/* What a port says of itself. */
+struct port_state {
+	enum ibv_port_state state;
+	uint8_t physical;		/* PortPhysicalState: 3 Disabled, 5 LinkUp */
+	enum ibv_mtu mtu;		/* active */
+	uint32_t speed_mbps;
+	uint8_t link_layer;		/* IBV_LINK_LAYER_... */
+	bool needs_grh;
+	uint32_t capabilities;		/* IBV_PORT_... */
+	uint16_t lid, sm_lid;		/* 0: the link has none */
+};
+
+/* How ports of one kind do it. A port raises events of its own by net->changed(). */
+struct port_ops {
+	/* Under net->lock. */
+	void (*query)(const struct port *port, struct port_state *state);
+	/*
+	 * The route to @attr's destination, whose port_num is this port's. 0; EINVAL; ENETUNREACH,
+	 * EHOSTUNREACH: no route; ETIMEDOUT, after a second: the next hop does not answer. Explained in the
+	 * name of @who.
+	 */
+	int (*resolve)(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,
+		       struct route *route);
+};
+
 /* IBV_EVENT_DEVICE_SPEED_CHANGE of rdma-core 63, which our header may lack. */
 #define EVENT_SPEED_CHANGE	20
 
 /*
- * netdev, gone and gid[]: of an open port, under net->lock; net_refresh() replaces them. Name, interface_index,
- * guid and config are fixed.
+ * netdev, gone and gid[]: of an open port, under net->lock; net_refresh() replaces them. Name, number,
+ * interface_index, guid and config are fixed.
  */
 struct port {
 	struct list node GUARDED;	/* in net->ports, if it is open; by net->lock */
 	unsigned references GUARDED;	/* by net->lock, too */
+	const struct port_ops *ops;
+	uint8_t number;			/* of its device, from 1 */
 	char name[DEVICE_NAME_MAX];
 	uint32_t interface_index;
 	struct netdev netdev;		/* as last seen */
@@ -46,7 +79,14 @@ struct port {
 	const struct config *config;
 	uint64_t guid;			/* network order */
 	struct gid_entry gid[GID_TABLE_SIZE];
+	uint16_t pkeys;			/* fixed */
+	uint16_t pkey[PKEY_TABLE_SIZE];	/* [pkeys], 0: none; under net->lock */
 };
+
+/* Of network interfaces. */
+extern const struct port_ops netdev_port_ops;
+int netdev_resolve(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,
+		   struct route *found);	/* route.c */
 
 /* Fills a port from the interface as it is now. */
 void port_init(struct port *port, const struct config *config, const struct named_netdev *named);
@@ -55,6 +95,7 @@ uint64_t port_guid(const struct netdev *netdev);
 /* Up, running, and there. */
 bool port_is_active(const struct port *port);
 enum ibv_mtu port_active_mtu(const struct port *port);
+void port_query(const struct port *port, struct port_state *state);
 
 /* gid_table.c: bring the table in line with the interface's addresses. Has anything changed? */
 bool gid_table_update(struct port *port);

@@ -113,10 +113,6 @@ static int check_families(const struct port *port, const struct gid_entry *entry
 static int route_check_attr(const struct port *port, const struct ibv_ah_attr *attr,
 			    const char *who)
 {
-	if (attr->port_num != PORT_NUMBER) {
-		explain("%s: ah_attr.port_num %u: the device has port 1 only", who, attr->port_num);
-		return EINVAL;
-	}
 	if (!attr->is_global) {
 		explain("%s: ah_attr.is_global is 0 (dlid %u), but a RoCE port has no LIDs: set "
 			"is_global 1, grh.dgid to the peer's GID, grh.sgid_index %u, grh.hop_limit "
@@ -247,11 +243,11 @@ static int resolve_unicast(struct net *net, struct route *route, const char *who
 	return err;
 }
 
-int route_resolve(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,
-		  struct route *found)
+int netdev_resolve(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,
+		   struct route *found)
 {
 	struct gid_entry source;
-	struct route route = { .link = ROUTE_ROCE_V2, .port = PORT_NUMBER,
+	struct route route = { .link = ROUTE_ROCE_V2, .port = port->number,
 			       .hop_limit = attr->grh.hop_limit ? attr->grh.hop_limit : 64,
 			       .traffic_class = attr->grh.traffic_class,
 			       .flow_label = attr->grh.flow_label & 0xfffff };

@@ -67,6 +67,7 @@ struct qp {
 	struct receive_hash *hash;	/* RAW_PACKET that spreads over work queues: it has no queues; else NULL */
 	bool strips_vlan;		/* RAW_PACKET: tags go to completions */
 	_Atomic bool was_reset;		/* not fixed; since INIT: takes no receives (qp_post_recv()) */
+	uint8_t ports;			/* of its device */
 	enum ibv_qp_type type;		/* of a row of qp_type.def */
 	uint32_t number;		/* QPN */
 	uint32_t ordinal;		/* the nth QP the process created, from 1 */
@@ -98,6 +99,8 @@ struct qp {
 	struct list wait_node;		/* waiting for its path's window: under path->lock */
 	bool tx_running GUARDED_BY_MEMBER(lock);	/* a thread does: others set tx_again */
 	bool tx_again GUARDED_BY_MEMBER(lock);
+	uint16_t pkeys;			/* length of its device's P_Key tables: fixed at creation */
+	uint16_t pkey GUARDED_BY_MEMBER(lock);	/* at attr.pkey_index of its port, now; 0: none */
 	struct timer timer;		/* under engine_timers.lock */
 	_Atomic uint64_t timer_at_ns;	/* its deadline, readable without that lock */
 	/*

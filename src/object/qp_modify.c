@@ -12,8 +12,6 @@
 #include "wire/packet.h"
 #include "wire/psn.h"
 
-#define PORT_ONLY	1u	/* every device has one port */
-
 /*
  * Permission for a peer's FLUSH (rdma-core 45), which the device does not support: accepted,
  * without effect.
@@ -170,9 +168,9 @@ static int check_values(const struct qp *qp, const struct ibv_qp_attr *attr, int
 		const char *member;
 		uint32_t value, least, most;
 	} checks[] = {
-		{ mask & IBV_QP_PORT, "port_num", attr->port_num, PORT_ONLY, PORT_ONLY },
-		{ mask & IBV_QP_PKEY_INDEX, "pkey_index", attr->pkey_index, 0, 0 },
-		{ path, "ah_attr.port_num", attr->ah_attr.port_num, PORT_ONLY, PORT_ONLY },
+		{ mask & IBV_QP_PORT, "port_num", attr->port_num, 1, qp->ports },
+		{ mask & IBV_QP_PKEY_INDEX, "pkey_index", attr->pkey_index, 0, qp->pkeys - 1u },
+		{ path, "ah_attr.port_num", attr->ah_attr.port_num, 1, qp->ports },
 		{ path, "ah_attr.sl", attr->ah_attr.sl, 0, 15 },
 		{ mask & IBV_QP_PATH_MTU, "path_mtu", attr->path_mtu, IBV_MTU_256, IBV_MTU_4096 },
 		{ mask & IBV_QP_DEST_QPN, "dest_qp_num", attr->dest_qp_num, 0, QPN_MASK },
@@ -184,8 +182,8 @@ static int check_values(const struct qp *qp, const struct ibv_qp_attr *attr, int
 		  RD_ATOMIC_MAX },
 		{ mask & IBV_QP_MAX_DEST_RD_ATOMIC, "max_dest_rd_atomic", attr->max_dest_rd_atomic,
 		  0, RD_ATOMIC_MAX },
-		{ alternate, "alt_port_num", attr->alt_port_num, PORT_ONLY, PORT_ONLY },
-		{ alternate, "alt_pkey_index", attr->alt_pkey_index, 0, 0 },
+		{ alternate, "alt_port_num", attr->alt_port_num, 1, qp->ports },
+		{ alternate, "alt_pkey_index", attr->alt_pkey_index, 0, qp->pkeys - 1u },
 		{ alternate, "alt_timeout", attr->alt_timeout, 0, 31 },
 	};
 	int err;

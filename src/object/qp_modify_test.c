@@ -84,6 +84,7 @@ static void qp_begin(struct qp *qp, enum ibv_qp_type type, enum ibv_qp_state sta
 	memset(&access_entry, 0, sizeof(access_entry));
 	qp->type = type;
 	qp->number = 0x12345;
+	qp->ports = qp->pkeys = 1;
 	qp->access = &access_entry;
 	qp->send_cq = qp->recv_cq = &test_cq;
 	qp_set_state(qp, state);

@@ -20,7 +20,7 @@ void packet_begin(const struct qp *qp, struct packet *packet, uint8_t code, uint
 
 	if (code <= OPCODE_OPERATION)
 		code |= service[qp_types[qp->type % QP_TYPES].service];
-	*packet = (struct packet){ .op = opcode_get(code), .migrated = true, .pkey = PKEY_DEFAULT,
+	*packet = (struct packet){ .op = opcode_get(code), .migrated = true, .pkey = qp->pkey,
 				   .dest_qpn = qp->attr.dest_qp_num, .psn = psn };
 }
 

@@ -80,6 +80,7 @@ static inline void station_attributes(struct station *station)
 	struct qp *qp = &station->qp;
 
 	qp->mtu = MTU;
+	qp->pkey = PKEY_DEFAULT;
 	qp->attr = (struct ibv_qp_attr){ .dest_qp_num = PEER_QPN, .sq_psn = OUR_PSN,
 		.rq_psn = PEER_PSN, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE |
 			IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | ACCESS_FLUSH_GLOBAL,

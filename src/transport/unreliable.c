@@ -338,7 +338,7 @@ static enum drop ud_receive(struct qp_call *call, const struct packet *packet,
 	struct ibv_wc wc = { .status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
 			     .byte_len = (uint32_t)(GRH_BYTES + packet->payload_bytes),
 			     .src_qp = packet->deth.source_qpn, .wc_flags = IBV_WC_GRH,
-			     .sl = route_header_type(came) };
+			     .sl = route_header_type(came), .pkey_index = call->qp->attr.pkey_index };
 
 	if (packet->deth.qkey != call->qp->attr.qkey)
 		return DROP_QKEY;	/* and no answer */

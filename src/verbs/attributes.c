@@ -24,6 +24,8 @@ struct source {
 	struct hca_context *hca;	/* NULL unless the row asks for it */
 };
 
+#define PORT	1u	/* of the rows in attribute.def */
+
 typedef int attribute_writer(const struct source *source, unsigned index, char *text, size_t size);
 
 static int write_text(char *text, size_t size, const char *value)
@@ -110,7 +112,7 @@ static int port_state(const struct source *source, unsigned index, char *text, s
 	static const char *const names[] = { "NOP", "DOWN", "INIT", "ARMED", "ACTIVE",
 					     "ACTIVE_DEFER" };
 	struct ibv_port_attr attr = { 0 };
-	int err = hca_query_port(source->hca, PORT_NUMBER, &attr, NULL);
+	int err = hca_query_port(source->hca, PORT, &attr, NULL);
 	bool known = (unsigned)attr.state < sizeof(names) / sizeof(names[0]);
 
 	snprintf(text, size, "%u: %s", attr.state, known ? names[attr.state] : "UNKNOWN");
@@ -124,7 +126,7 @@ static int phys_state(const struct source *source, unsigned index, char *text, s
 					     "PortConfigurationTraining", "LinkUp",
 					     "LinkErrorRecovery", "Phy Test" };
 	struct ibv_port_attr attr = { 0 };
-	int err = hca_query_port(source->hca, PORT_NUMBER, &attr, NULL);
+	int err = hca_query_port(source->hca, PORT, &attr, NULL);
 
 	snprintf(text, size, "%u: %s", attr.phys_state,
 		 names[attr.phys_state < sizeof(names) / sizeof(names[0]) ? attr.phys_state : 0]);
@@ -157,7 +159,7 @@ static const struct coded speeds[] = {
 static int port_rate(const struct source *source, unsigned index, char *text, size_t size)
 {
 	struct ibv_port_attr attr = { 0 };
-	int err = hca_query_port(source->hca, PORT_NUMBER, &attr, NULL);
+	int err = hca_query_port(source->hca, PORT, &attr, NULL);
 	const struct coded *width = find_code(widths, attr.active_width);
 	const struct coded *speed = find_code(speeds, attr.active_speed);
 	unsigned rate = width->value * speed->value;
@@ -186,7 +188,7 @@ static int always_zero(const struct source *source, unsigned index, char *text, 
 static int cap_mask(const struct source *source, unsigned index, char *text, size_t size)
 {
 	struct ibv_port_attr attr = { 0 };
-	int err = hca_query_port(source->hca, PORT_NUMBER, &attr, NULL);
+	int err = hca_query_port(source->hca, PORT, &attr, NULL);
 
 	snprintf(text, size, "0x%08x", attr.port_cap_flags);
 	return err;
@@ -195,7 +197,7 @@ static int cap_mask(const struct source *source, unsigned index, char *text, siz
 static int port_pkey(const struct source *source, unsigned index, char *text, size_t size)
 {
 	__be16 value;
-	int err = hca_query_pkey(source->hca, PORT_NUMBER, (int)index, &value);
+	int err = hca_query_pkey(source->hca, PORT, (int)index, &value);
 
 	if (!err)
 		snprintf(text, size, "0x%04x", be16toh(value));
@@ -206,7 +208,7 @@ static int port_pkey(const struct source *source, unsigned index, char *text, si
 static int port_gid(const struct source *source, unsigned index, char *text, size_t size)
 {
 	struct hca_gid entry = { 0 };
-	int err = hca_query_gid(source->hca, PORT_NUMBER, index, &entry);
+	int err = hca_query_gid(source->hca, PORT, index, &entry);
 	const uint8_t *raw = entry.gid.raw;
 
 	if (err && err != ENOENT && err != ENODATA)
@@ -220,7 +222,7 @@ static int port_gid(const struct source *source, unsigned index, char *text, siz
 static int gid_type(const struct source *source, unsigned index, char *text, size_t size)
 {
 	struct hca_gid entry;
-	int err = hca_query_gid(source->hca, PORT_NUMBER, index, &entry);
+	int err = hca_query_gid(source->hca, PORT, index, &entry);
 
 	verbs_checked(.what = CHECK_LOOK, .call = "gid_attrs/types");
 	return err ? err : write_text(text, size, entry.type == IBV_GID_TYPE_ROCE_V2
@@ -230,7 +232,7 @@ static int gid_type(const struct source *source, unsigned index, char *text, siz
 static int gid_interface(const struct source *source, unsigned index, char *text, size_t size)
 {
 	struct hca_gid entry;
-	int err = hca_query_gid(source->hca, PORT_NUMBER, index, &entry);
+	int err = hca_query_gid(source->hca, PORT, index, &entry);
 
 	return err ? err : interface_name(source, index, text, size);
 }

@@ -57,9 +57,12 @@ static bool has_gid(const struct ibv_ah_attr *attr)
 
 static bool has_own_gid(struct ibv_context *context, const struct ibv_ah_attr *attr)
 {
+	const uint32_t port = attr->port_num;
 	struct hca_gid entry;
 
-	return !hca_query_gid(to_hca(context), PORT_NUMBER, attr->grh.sgid_index, &entry);
+	/* Of a port that the device does not have nothing is known: that is another finding. */
+	return port - 1 >= hca_ports(to_hca(context)) ||
+	       !hca_query_gid(to_hca(context), port, attr->grh.sgid_index, &entry);
 }
 
 int verbs_check_modified(const struct qp *qp, const struct ibv_qp_attr *attr, int mask)

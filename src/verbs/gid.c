@@ -104,11 +104,14 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 	CALL();
 	int err = entry_check("ibv_query_gid_table", context, entries, flags, entry_size);
 	struct hca_gid gid;
+	uint32_t ports = err ? 0 : hca_ports(to_hca(context));
 	size_t count = 0;
 
 	verbs_checked(.what = CHECK_LOOK, .call = "ibv_query_gid_table");
-	for (uint32_t index = 0; !err && index < GID_TABLE_SIZE; index++) {
-		err = hca_query_gid(to_hca(context), PORT_NUMBER, index, &gid);
+	for (uint32_t i = 0; !err && i < ports * GID_TABLE_SIZE; i++) {
+		uint32_t port = 1 + i / GID_TABLE_SIZE;
+
+		err = hca_query_gid(to_hca(context), port, i % GID_TABLE_SIZE, &gid);
 		if (is_empty(err)) {
 			err = 0;
 			continue;
@@ -119,8 +122,7 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 			err = EINVAL;
 		}
 		if (!err)
-			entry_fill((char *)entries + count++ * entry_size, entry_size, &gid,
-				   PORT_NUMBER);
+			entry_fill((char *)entries + count++ * entry_size, entry_size, &gid, port);
 	}
 	if (!err)
 		return (ssize_t)count;

@@ -27,6 +27,13 @@
 #define PACKET_BYTES_MAX	(PACKET_HEADER_MAX + PATH_MTU_MAX + ICRC_BYTES)
 
 #define PKEY_DEFAULT		0xffffu
+#define PKEY_FULL		0x8000u	/* else a limited member of its partition */
+
+/* IBTA 10.9.3: the same partition, which is none for 0, and not both limited members of it. */
+static inline bool pkey_matches(uint16_t a, uint16_t b)
+{
+	return ((a ^ b) & ~PKEY_FULL) == 0 && (a & ~PKEY_FULL) && ((a | b) & PKEY_FULL);
+}
 
 /*
  * Of the 16 reserved bytes of a CNP (annex A17.9.3), zero from others, Verbatim makes an echo: "the

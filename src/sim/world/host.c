@@ -429,6 +429,8 @@ struct qp *host_qp(struct sim_host *host, const struct qp_options *options)
 	qp_init_events(qp);
 	host_queues(qp, options);
 	sim_must(transport_init(qp));
+	qp->ports = 1;
+	qp->pkeys = 1;
 	qp->number = (host->index + 1) << QP_INDEX_BITS | (QPN_INDEX_FIRST + host->qp_count);
 	qp->access = arena_qp(host->arena) + host->qp_count;
 	qp->access->pd = qp->pd ? qp->pd->number : host->pd.number;
@@ -503,6 +505,7 @@ int host_modify(struct sim_host *host, struct qp *qp, struct ibv_qp_attr *attr, 
 	if (!err) {
 		transport_install(qp, &room);
 		qp_modify_apply(qp, attr, mask);
+		qp->pkey = PKEY_DEFAULT;
 		host_resolve(qp, host, attr, mask);
 		transport_modified(qp, from, mask, host->sim->now_ns, &effects);
 		if (qp->state == IBV_QPS_RESET) {

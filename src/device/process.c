@@ -63,14 +63,12 @@ static int process_allocate(struct hca *hca)
 
 /* ---- what the engine calls ---- */
 
-static enum drop process_management(void *owner, const struct datagram *datagram, uint8_t *data,
-				    size_t bytes, unsigned segment, const struct packet *packet,
-				    uint64_t now_ns)
+static enum drop process_management(void *owner, const struct arrival *arrival, uint64_t now_ns)
 {
 	struct qp1 *qp1 = &((struct hca *)owner)->qp1;
 
 	lock_assert_held(&qp1->engine->progress);
-	return qp1_receive(qp1, datagram, data, bytes, segment, packet, now_ns);
+	return qp1_receive(qp1, arrival, now_ns);
 }
 
 static int receive_service(void *owner, struct datagram *datagram, uint8_t *buffer, size_t size)

@@ -55,11 +55,12 @@
 #define ENGINE_BATCHES		4u
 #define ENGINE_DEFERRED_MAX	64u	/* event queues that are raised at a time, after progress */
 
+struct arrival;
+
 /* Calls to the rooms above the engine; under engine->progress unless stated otherwise. */
 struct engine_ops {
-	/* A packet to QP1, its ICRC checked; one segment of @datagram. Returns why it was dropped, counted. */
-	enum drop (*management)(void *owner, const struct datagram *datagram, uint8_t *data, size_t bytes,
-				unsigned segment, const struct packet *packet, uint64_t now_ns);
+	/* A packet to QP1 that can be taken. Returns why it was dropped, counted. */
+	enum drop (*management)(void *owner, const struct arrival *arrival, uint64_t now_ns);
 	/* As slot_receive(): a request received by another process. */
 	int (*receive_service)(void *owner, struct datagram *datagram, uint8_t *buffer, size_t size);
 	/* Likewise. */

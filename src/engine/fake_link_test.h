@@ -65,8 +65,7 @@ static const struct link_ops fake_link_ops = {
 };
 static struct link fake_link = { .ops = &fake_link_ops };
 
-static enum drop fake_management(void *owner, const struct datagram *datagram, uint8_t *data,
-				 size_t bytes, unsigned segment, const struct packet *packet, uint64_t now_ns)
+static enum drop fake_management(void *owner, const struct arrival *arrival, uint64_t now_ns)
 {
 	fake.management++;
 	return DROP_NONE;

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/small_file.h"
+#include "engine/arrival.h"
 #include "engine/wake.h"
 #include "platform/clock.h"
 #include "platform/fail.h"
@@ -307,24 +308,25 @@ uint8_t *injection_damaged(struct engine *engine, const struct inject_verdict *v
 	return copy;
 }
 
-bool injection_admit_management(struct engine *engine, const struct datagram *one, uint64_t now_ns, enum drop *why)
+bool injection_admit_management(struct engine *engine, const struct arrival *arrival,
+				uint64_t now_ns, enum drop *why)
 {
+	const struct datagram one = arrival_datagram(arrival);
 	struct inject_verdict verdict;
 	struct inject_packet what;
-	struct packet packet;
 
-	if (one->fault_exempt || packet_parse(one->data, one->bytes, &packet) != PARSE_OK)
+	if (one.fault_exempt)
 		return true;
-	injection_describe(&packet, one, NULL, &what);
+	injection_describe(&arrival->packet, &one, NULL, &what);
 	injection_judge(engine, &what, now_ns, &verdict);
 	if (verdict.corrupt)
 		*why = drop_count(engine->counters, DROP_ICRC, 1);
 	if (verdict.lost || verdict.corrupt)
 		return false;
 	if (verdict.twice)
-		injection_hold(engine, one, &what, &verdict, true, NULL, now_ns);
+		injection_hold(engine, &one, &what, &verdict, true, NULL, now_ns);
 	if (!injection_delays(&verdict, now_ns))
 		return true;
-	injection_hold(engine, one, &what, &verdict, false, NULL, now_ns);
+	injection_hold(engine, &one, &what, &verdict, false, NULL, now_ns);
 	return false;
 }

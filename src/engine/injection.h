@@ -61,7 +61,8 @@ uint8_t *injection_damaged(struct engine *engine, const struct inject_verdict *v
  * A management datagram of this process, received. False: it is lost, damaged (@why: a drop, counted), or
  * comes again later, exempt from faults.
  */
-bool injection_admit_management(struct engine *engine, const struct datagram *one, uint64_t now_ns, enum drop *why)
+bool injection_admit_management(struct engine *engine, const struct arrival *arrival,
+				uint64_t now_ns, enum drop *why)
 	REQUIRES(engine->progress);
 
 /* ---- injection_send.c ---- */

@@ -153,6 +153,46 @@ static void poll_at(uint64_t now_ns)
 	progress_unlock(engine);
 }
 
+/* In their place (src/meson.build): how often a packet is read. */
+static unsigned parsed, checked;
+enum parse __real_packet_parse(const uint8_t *data, size_t length, struct packet *packet);
+enum icrc_verdict __real_icrc_check(struct icrc_header *header, const uint8_t *data, size_t length);
+enum parse __wrap_packet_parse(const uint8_t *data, size_t length, struct packet *packet);
+enum icrc_verdict __wrap_icrc_check(struct icrc_header *header, const uint8_t *data, size_t length);
+
+enum parse __wrap_packet_parse(const uint8_t *data, size_t length, struct packet *packet)
+{
+	parsed++;
+	return __real_packet_parse(data, length, packet);
+}
+
+enum icrc_verdict __wrap_icrc_check(struct icrc_header *header, const uint8_t *data, size_t length)
+{
+	checked++;
+	return __real_icrc_check(header, data, length);
+}
+
+static void a_packet_is_read_once_with_a_trace_and_faults_or_without(void **state)
+{
+	uint32_t psn = PEER_PSN;
+
+	for (int traced = 1; traced >= 0; traced--) {
+		if (!traced)
+			trace_detach(tracer);
+		for (int faults = 0; faults < 2; faults++) {
+			if (faults)
+				rules("drop=write:9,seed=1");
+			parsed = checked = 0;
+			arrive(psn++);
+			poll_at(station->now_ns);
+			assert_int_equal(expected(), psn);
+			assert_int_equal(parsed, 1);
+			assert_int_equal(checked, 1);
+			injection_close(engine);
+		}
+	}
+}
+
 static void without_the_variable_there_is_nothing(void **state)
 {
 	unsetenv("VERBATIM_FAULT");
@@ -288,6 +328,7 @@ static void an_overtaken_packet_comes_after_the_others(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		INJECTION_TEST(a_packet_is_read_once_with_a_trace_and_faults_or_without),
 		INJECTION_TEST(without_the_variable_there_is_nothing),
 		INJECTION_TEST(what_is_lost_on_the_way_in_does_not_reach_the_qp),
 		INJECTION_TEST(what_is_lost_on_the_way_out_does_not_leave),

@@ -3,6 +3,7 @@
 #ifndef VERBATIM_ENGINE_INTERNAL_H
 #define VERBATIM_ENGINE_INTERNAL_H
 
+#include "engine/arrival.h"
 #include "engine/engine.h"
 #include "trace/trace.h"
 #include "tracepoint/drop.h"
@@ -34,10 +35,6 @@ void timers_expire(struct engine *engine, uint64_t now_ns) REQUIRES(engine->prog
 /* The next deadline of a QP or CQ. */
 uint64_t timers_next(struct engine *engine);
 
-/* rx.c: for traces: identification and DF of a received packet's IPv4 header. */
-bool rx_find_ip_id(const struct datagram *datagram, const uint8_t *packet, size_t bytes, unsigned segment,
-		   uint16_t *ip_id, bool *dont_fragment);
-
 /* rx_trace.c: a received packet, recorded when it is known whether it was dropped. */
 struct rx_traced {
 	struct trace_record record;
@@ -45,8 +42,8 @@ struct rx_traced {
 	size_t bytes;
 };
 
-void rx_trace_begin(struct rx_traced *traced, struct engine *engine, const struct datagram *datagram,
-		    const uint8_t *data, size_t bytes, unsigned segment);
+void rx_trace_begin(struct rx_traced *traced, const struct engine *engine,
+		    const struct arrival *arrival);
 void rx_trace_end(struct rx_traced *traced, enum drop why);
 
 /* qp_table.c: claim one more slot. 0; ENOMEM: the process has all that it may; errno. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * From datagrams to QPs: split batches into packets, check each (opcode, pad and length first, then
- * the ICRC), find its QP, run the transport. Packets for another process's slot are forwarded to
+ * From datagrams to QPs: split batches into packets, read each (arrival.h), find its QP, run the
+ * transport. Packets for another process's slot are forwarded to
  * it. A QP stays locked over the packets of a batch that are for it.
  */
 #include <errno.h>
@@ -9,10 +9,10 @@
 
 #include "base/log.h"
 #include "base/call.h"
+#include "engine/arrival.h"
 #include "engine/injection.h"
 #include "engine/internal.h"
 #include "engine/qp_table.h"
-#include "engine/ip_id.h"
 #include "engine/steer.h"
 #include "engine/way.h"
 #include "local/ring.h"
@@ -95,29 +95,6 @@ static void rx_forward(struct receiver *receiver, const struct datagram *datagra
 		port_group_stale(engine->group, receiver->now_ns);
 }
 
-static enum icrc_verdict check_icrc(const struct datagram *datagram, const uint8_t *data,
-				    size_t bytes, unsigned segment, enum ip_id_kind *kind)
-{
-	struct icrc_header header = icrc_header_of(datagram, segment);
-	enum icrc_verdict verdict = icrc_check(&header, data, bytes);
-
-	*kind = ip_id_kind_of(verdict == ICRC_GOOD, header.ip_id, header.dont_fragment);
-	return verdict;
-}
-
-bool rx_find_ip_id(const struct datagram *datagram, const uint8_t *packet, size_t bytes,
-			unsigned segment, uint16_t *ip_id, bool *dont_fragment)
-{
-	struct icrc_header header = icrc_header_of(datagram, segment);
-
-	if (header.ipv6 || bytes < BTH_BYTES + ICRC_BYTES ||
-	    icrc_check(&header, packet, bytes) == ICRC_BAD)
-		return false;
-	*ip_id = header.ip_id;
-	*dont_fragment = header.dont_fragment;
-	return true;
-}
-
 static void log_packet_line(const struct packet *packet)
 {
 	char line[DUMP_LINE_MAX];
@@ -165,10 +142,11 @@ static bool rx_is_on_way(struct receiver *receiver, const struct datagram *datag
 	return __builtin_expect(qp->way == datagram->way, 1) || way_is_right(receiver->engine, qp, datagram);
 }
 
-static enum drop rx_deliver(struct receiver *receiver, const struct datagram *datagram,
-			    const struct packet *packet, enum ip_id_kind kind)
+static enum drop rx_deliver(struct receiver *receiver, const struct arrival *arrival)
 {
 	struct engine *engine = receiver->engine;
+	const struct datagram *datagram = arrival->datagram;
+	const struct packet *packet = &arrival->packet;
 	struct rx_info info = { .ecn_marked = (datagram->traffic_class & 3) == 3,
 				.deny_receive = receiver->deny_receive,
 				.memory = datagram->shared,
@@ -203,7 +181,7 @@ static enum drop rx_deliver(struct receiver *receiver, const struct datagram *da
 		why = qp->way == BY_SOURCE_PORT ? DROP_SOURCE_PORT : DROP_OTHER_WAY;
 	else if (!pkey_matches(packet->pkey, qp->pkey))
 		why = DROP_PKEY;
-	else if (!qp_is(qp, QP_DATAGRAM) && !ip_id_check(&qp->id_streak, kind))
+	else if (!qp_is(qp, QP_DATAGRAM) && !ip_id_check(&qp->id_streak, arrival_ip_id(arrival)))
 		why = DROP_IP_ID;
 	if (why) {
 		drop_explain(why, qp, packet, datagram->source);
@@ -215,71 +193,38 @@ static enum drop rx_deliver(struct receiver *receiver, const struct datagram *da
 	return why;
 }
 
-/*
- * Shared memory may change: headers are copied before parsing; payload is taken as it comes.
- */
-static enum parse parse_shared(const uint8_t *data, size_t bytes, struct packet *packet)
-{
-	uint8_t headers[PACKET_HEADER_MAX];
-	enum parse verdict;
-
-	memcpy(headers, data, bytes < sizeof(headers) ? bytes : sizeof(headers));
-	verdict = packet_parse(headers, bytes, packet);
-	if (verdict == PARSE_OK)
-		packet->payload = data + (packet->payload - headers);
-	return verdict;
-}
-
-static enum parse rx_parse(const struct datagram *datagram, const uint8_t *data, size_t bytes,
-			   struct packet *packet)
-{
-	return datagram->shared ? parse_shared(data, bytes, packet) : packet_parse(data, bytes, packet);
-}
-
-static enum drop receive_packet_untraced(struct receiver *receiver, struct datagram *datagram, uint8_t *data,
-					 size_t bytes, unsigned segment)
+static enum drop rx_take_untraced(struct receiver *receiver, const struct arrival *arrival)
 {
 	struct engine *engine = receiver->engine;
-	struct packet packet;
-	enum parse verdict;
-	enum ip_id_kind kind = IP_ID_PREDICTED;
 
 	counter_add(engine->counters, COUNTER_RX_PACKETS, 1);
-	counter_add(engine->counters, COUNTER_RX_BYTES, bytes);
-	verdict = rx_parse(datagram, data, bytes, &packet);
-	if (verdict != PARSE_OK)
-		return drop_count(engine->counters, verdict == PARSE_SHORT  ? DROP_SHORT :
-						    verdict == PARSE_OPCODE ? DROP_OPCODE :
-									      DROP_MALFORMED, 1);
-	if (!datagram->sealed &&
-	    check_icrc(datagram, data, bytes, segment, &kind) == ICRC_BAD)
-		return drop_count(engine->counters, DROP_ICRC, 1);
-	if (packet.dest_qpn == QPN_GSI) {
-		if (!pkey_matches(packet.pkey, PKEY_DEFAULT)) {
-			drop_explain(DROP_PKEY, NULL, &packet, datagram->source);
+	counter_add(engine->counters, COUNTER_RX_BYTES, arrival->bytes);
+	if (arrival->why)
+		return drop_count(engine->counters, arrival->why, 1);
+	if (arrival->packet.dest_qpn == QPN_GSI) {
+		if (!pkey_matches(arrival->packet.pkey, PKEY_DEFAULT)) {
+			drop_explain(DROP_PKEY, NULL, &arrival->packet, arrival->datagram->source);
 			return drop_count(engine->counters, DROP_PKEY, 1);
 		}
 		call_shield();
 		rx_unlock_qp(receiver);
-		return engine->ops->management(engine->owner, datagram, data, bytes, segment, &packet,
-					       receiver->now_ns);
+		return engine->ops->management(engine->owner, arrival, receiver->now_ns);
 	}
-	return rx_deliver(receiver, datagram, &packet, kind);
+	return rx_deliver(receiver, arrival);
 }
 
-static void receive_packet(struct receiver *receiver, struct datagram *datagram, uint8_t *data,
-			   size_t bytes, unsigned segment)
+static void rx_take(struct receiver *receiver, const struct arrival *arrival)
 {
 	struct rx_traced traced;
 	enum drop why;
 
 	if (!trace_wants(TRACE_PACKETS | TRACE_DROPS)) {
-		receive_packet_untraced(receiver, datagram, data, bytes, segment);
+		rx_take_untraced(receiver, arrival);
 		return;
 	}
-	rx_trace_begin(&traced, receiver->engine, datagram, data, bytes, segment);
+	rx_trace_begin(&traced, receiver->engine, arrival);
 	receiver->traced = &traced;
-	why = receive_packet_untraced(receiver, datagram, data, bytes, segment);
+	why = rx_take_untraced(receiver, arrival);
 	receiver->traced = NULL;
 	rx_trace_end(&traced, why);
 }
@@ -287,26 +232,26 @@ static void receive_packet(struct receiver *receiver, struct datagram *datagram,
 /* ---- faults on purpose ---- */
 
 /* False: nobody's, malformed, forged, or QP1's, which is judged where it is known whose it is (mad/dispatch.c). */
-static bool describe_arrival(struct receiver *receiver, const struct datagram *datagram, const uint8_t *data,
-			     size_t bytes, struct inject_packet *what)
+static bool describe_arrival(struct receiver *receiver, const struct arrival *arrival,
+			     struct inject_packet *what)
 {
 	struct engine *engine = receiver->engine;
-	struct packet packet;
+	const struct packet *packet = &arrival->packet;
 	struct qp *qp = NULL;
 
-	if (rx_parse(datagram, data, bytes, &packet) != PARSE_OK || packet.dest_qpn == QPN_GSI)
+	if (arrival->why || packet->dest_qpn == QPN_GSI)
 		return false;
-	if (packet.dest_qpn != QPN_MULTICAST) {
+	if (packet->dest_qpn != QPN_MULTICAST) {
 		lock_assert_held(&engine->progress);
-		qp = qp_table_find(engine, packet.dest_qpn);
+		qp = qp_table_find(engine, packet->dest_qpn);
 		if (!qp)
 			return false;
 		rx_lock_qp(receiver, qp);
 		lock_assert_held(&qp->lock);
-		if (!rx_is_on_way(receiver, datagram, qp))
+		if (!rx_is_on_way(receiver, arrival->datagram, qp))
 			return false;
 	}
-	injection_describe(&packet, datagram, qp, what);
+	injection_describe(packet, arrival->datagram, qp, what);
 	return true;
 }
 
@@ -323,35 +268,35 @@ static void kill_qp(struct receiver *receiver)
 }
 
 /* Inside the host no ICRC is looked at: what is damaged is dropped as if it were. */
-static void receive_damaged(struct receiver *receiver, struct datagram *datagram, uint8_t *data, size_t bytes,
-			    unsigned segment, const struct inject_verdict *verdict)
+static void receive_damaged(struct receiver *receiver, const struct arrival *whole,
+			    const struct inject_verdict *verdict)
 {
 	struct engine *engine = receiver->engine;
+	struct arrival arrival;
+	uint8_t *data;
 
 	lock_assert_held(&engine->progress);
-	if (datagram->sealed)
+	if (whole->datagram->sealed) {
 		drop_count(engine->counters, DROP_ICRC, 1);
-	else
-		receive_packet(receiver, datagram, injection_damaged(engine, verdict, data, bytes), bytes,
-			       segment);
-}
-
-static void rx_apply_faults(struct receiver *receiver, struct datagram *datagram, uint8_t *data, size_t bytes,
-			   unsigned segment)
-{
-	struct engine *engine = receiver->engine;
-	struct datagram one = *datagram;
-	struct inject_verdict verdict;
-	struct inject_packet what;
-
-	if (datagram->fault_exempt || !describe_arrival(receiver, datagram, data, bytes, &what)) {
-		receive_packet(receiver, datagram, data, bytes, segment);
 		return;
 	}
-	one.data = data;
-	one.bytes = bytes;
-	one.segment_bytes = 0;
-	one.segment_number = segment;
+	data = injection_damaged(engine, verdict, whole->data, whole->bytes);
+	arrival_read(&arrival, whole->datagram, data, whole->bytes, whole->segment);
+	rx_take(receiver, &arrival);
+}
+
+static void rx_apply_faults(struct receiver *receiver, const struct arrival *arrival)
+{
+	struct engine *engine = receiver->engine;
+	struct inject_verdict verdict;
+	struct inject_packet what;
+	struct datagram one;
+
+	if (arrival->datagram->fault_exempt || !describe_arrival(receiver, arrival, &what)) {
+		rx_take(receiver, arrival);
+		return;
+	}
+	one = arrival_datagram(arrival);
 	injection_judge(engine, &what, receiver->now_ns, &verdict);
 	if (verdict.lost)
 		return;
@@ -362,12 +307,12 @@ static void rx_apply_faults(struct receiver *receiver, struct datagram *datagram
 	if (verdict.twice)
 		injection_hold(engine, &one, &what, &verdict, true, NULL, receiver->now_ns);
 	if (verdict.corrupt) {
-		receive_damaged(receiver, &one, data, bytes, segment, &verdict);
+		receive_damaged(receiver, arrival, &verdict);
 	} else if (injection_delays(&verdict, receiver->now_ns)) {
 		injection_hold(engine, &one, &what, &verdict, false, NULL, receiver->now_ns);
 	} else {
 		receiver->deny_receive = verdict.deny_receive;
-		receive_packet(receiver, datagram, data, bytes, segment);
+		rx_take(receiver, arrival);
 		receiver->deny_receive = false;
 	}
 }
@@ -403,6 +348,7 @@ static void receive_datagram(struct receiver *receiver, struct datagram *datagra
 {
 	size_t segment_bytes = datagram->segment_bytes ? datagram->segment_bytes : datagram->bytes;
 	unsigned first = datagram->segment_number;
+	struct arrival arrival;
 	size_t done = 0;
 
 	if (datagram->sealed && !datagram->way)
@@ -419,12 +365,15 @@ static void receive_datagram(struct receiver *receiver, struct datagram *datagra
 		unsigned segment = first + (unsigned)(done / segment_bytes);
 
 		receiver->packets++;
-		if (is_foreign(receiver->engine, packet_peek_qpn(data, bytes)))
-			bytes = forward_run(receiver, datagram, done, segment_bytes, segment);
-		else if (receiver->engine->injection)
-			rx_apply_faults(receiver, datagram, data, bytes, segment);
+		if (is_foreign(receiver->engine, packet_peek_qpn(data, bytes))) {
+			done += forward_run(receiver, datagram, done, segment_bytes, segment);
+			continue;
+		}
+		arrival_read(&arrival, datagram, data, bytes, segment);
+		if (receiver->engine->injection)
+			rx_apply_faults(receiver, &arrival);
 		else
-			receive_packet(receiver, datagram, data, bytes, segment);
+			rx_take(receiver, &arrival);
 		done += bytes;
 	}
 }

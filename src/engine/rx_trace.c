@@ -13,23 +13,22 @@ static enum trace_path rx_path(const struct engine *engine, const struct datagra
 	return datagram->from_channel ? TRACE_RING : datagram->sealed ? TRACE_LOOPBACK : TRACE_UDP;
 }
 
-void rx_trace_begin(struct rx_traced *traced, struct engine *engine, const struct datagram *datagram,
-		    const uint8_t *data, size_t bytes, unsigned segment)
+void rx_trace_begin(struct rx_traced *traced, const struct engine *engine,
+		    const struct arrival *arrival)
 {
+	bool has_id = !arrival->datagram->sealed && arrival->icrc != ICRC_BAD;
 	struct trace_record *record = &traced->record;
-	bool dont_fragment = true;
-	uint16_t ip_id = (uint16_t)segment;
+	size_t bytes = arrival->bytes;
 
-	trace_record_init(record, TRACE_IS_PACKET, datagram);
+	trace_record_init(record, TRACE_IS_PACKET, arrival->datagram);
 	traced->bytes = bytes < sizeof(traced->data) ? bytes : sizeof(traced->data);
-	memcpy(traced->data, data, traced->bytes);
-	record->path = (uint8_t)rx_path(engine, datagram);
-	if (record->path == TRACE_UDP) {
-		rx_find_ip_id(datagram, data, bytes, segment, &ip_id, &dont_fragment);
+	memcpy(traced->data, arrival->data, traced->bytes);
+	record->path = (uint8_t)rx_path(engine, arrival->datagram);
+	if (record->path == TRACE_UDP)
 		record->flags = TRACE_HAS_ICRC;
-	}
-	record->flags |= dont_fragment ? TRACE_DONT_FRAGMENT : 0;
-	record->ip_id = ip_id;
+	if (!has_id || arrival->header.dont_fragment)
+		record->flags |= TRACE_DONT_FRAGMENT;
+	record->ip_id = has_id ? arrival->header.ip_id : (uint16_t)arrival->segment;
 	record->qpn = packet_peek_qpn(traced->data, traced->bytes);
 	record->time_ns = tracepoint_now_ns();
 }

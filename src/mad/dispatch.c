@@ -13,10 +13,10 @@
 
 #include "base/ip_addr.h"
 #include "mad/internal.h"
+#include "engine/arrival.h"
 #include "engine/injection.h"
 #include "engine/qp_table.h"
 #include "wire/cm_message.h"
-
 
 static enum drop dispatch_check(const struct datagram *datagram, const struct packet *packet)
 {
@@ -29,38 +29,36 @@ static enum drop dispatch_check(const struct datagram *datagram, const struct pa
 
 /* MAD without another owner: deliver it, or hold a request until a server claims it. */
 static enum drop dispatch_take(struct qp1 *qp1, const struct cm_target *target,
-			       const struct datagram *datagram, const uint8_t *mad, uint64_t now_ns)
+			       const struct arrival *arrival, uint64_t now_ns)
 	REQUIRES(qp1->engine->progress)
 {
+	const uint8_t *mad = arrival->packet.payload;
+	struct datagram one = arrival_datagram(arrival);
 	enum drop why = DROP_NONE;
 
-	if (qp1->engine->injection && !injection_admit_management(qp1->engine, datagram, now_ns, &why))
+	if (qp1->engine->injection &&
+	    !injection_admit_management(qp1->engine, arrival, now_ns, &why))
 		return why;
-	if (target->kind == CM_TARGET_SERVICE && !datagram->forwarded &&
-	    !qp1_serves(qp1, target, datagram) && backlog_add(qp1, target, datagram, mad, now_ns))
+	if (target->kind == CM_TARGET_SERVICE && !one.forwarded && !qp1_serves(qp1, target, &one) &&
+	    backlog_add(qp1, target, &one, mad, now_ns))
 		return DROP_NONE;
-	return qp1_deliver(qp1, datagram, mad, now_ns);
+	return qp1_deliver(qp1, &one, mad, now_ns);
 }
 
-enum drop qp1_receive(struct qp1 *qp1, const struct datagram *datagram, uint8_t *data, size_t bytes,
-		      unsigned segment, const struct packet *packet, uint64_t now_ns)
+enum drop qp1_receive(struct qp1 *qp1, const struct arrival *arrival, uint64_t now_ns)
 {
-	struct datagram one = *datagram;
+	struct datagram one = arrival_datagram(arrival);
 	struct cm_target target;
-	enum drop why = dispatch_check(datagram, packet);
+	enum drop why = dispatch_check(&one, &arrival->packet);
 	int err = ECONNREFUSED;
 
 	if (why)
 		return drop_count(qp1->engine->counters, why, 1);
-	cm_message_target(packet->payload, &target);
-	one.data = data;
-	one.bytes = bytes;
-	one.segment_bytes = 0;
-	one.segment_number = segment;
-	if (!datagram->forwarded)
+	cm_message_target(arrival->packet.payload, &target);
+	if (!one.forwarded)
 		err = qp1_forward(qp1, &target, &one);
 	if (err == ECONNREFUSED)
-		return dispatch_take(qp1, &target, &one, packet->payload, now_ns);
+		return dispatch_take(qp1, &target, arrival, now_ns);
 	if (!err && qp1->engine->group)
 		port_group_stale(qp1->engine->group, now_ns);
 	return qp1_count_forwarded(qp1, err);

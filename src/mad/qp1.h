@@ -47,9 +47,8 @@ void qp1_init(struct qp1 *qp1, struct engine *engine, struct net *net);
 int qp1_open(struct qp1 *qp1);
 void qp1_fini(struct qp1 *qp1);
 
-/* For struct engine_ops; a packet to QP1, its ICRC checked. */
-enum drop qp1_receive(struct qp1 *qp1, const struct datagram *datagram, uint8_t *data, size_t bytes,
-		      unsigned segment, const struct packet *packet, uint64_t now_ns)
+/* For struct engine_ops; a packet to QP1 that can be taken. */
+enum drop qp1_receive(struct qp1 *qp1, const struct arrival *arrival, uint64_t now_ns)
 	REQUIRES(qp1->engine->progress);
 int qp1_receive_service(struct qp1 *qp1, struct datagram *datagram, uint8_t *buffer, size_t size)
 	REQUIRES(qp1->engine->progress);

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reads a received packet: arrival.h. */
+#include "engine/arrival.h"
+
+#include <string.h>
+
+#include "engine/internal.h"
+
+/* Shared memory may change: headers are copied before parsing; payload is taken as it comes. */
+static enum parse parse_shared(const uint8_t *data, size_t bytes, struct packet *packet)
+{
+	uint8_t headers[PACKET_HEADER_MAX];
+	enum parse verdict;
+
+	memcpy(headers, data, bytes < sizeof(headers) ? bytes : sizeof(headers));
+	verdict = packet_parse(headers, bytes, packet);
+	if (verdict == PARSE_OK)
+		packet->payload = data + (packet->payload - headers);
+	return verdict;
+}
+
+static enum drop drop_of_parse(enum parse verdict)
+{
+	return verdict == PARSE_OK	? DROP_NONE :
+	       verdict == PARSE_SHORT	? DROP_SHORT :
+	       verdict == PARSE_OPCODE	? DROP_OPCODE :
+					  DROP_MALFORMED;
+}
+
+void arrival_read(struct arrival *arrival, struct datagram *datagram, uint8_t *data, size_t bytes,
+		  unsigned segment)
+{
+	struct packet *packet = &arrival->packet;
+
+	arrival->datagram = datagram;
+	arrival->segment = segment;
+	arrival->data = data;
+	arrival->bytes = bytes;
+	arrival->why = drop_of_parse(datagram->shared ? parse_shared(data, bytes, packet) :
+						       packet_parse(data, bytes, packet));
+	arrival->icrc = datagram->sealed ? ICRC_GOOD : ICRC_BAD;
+	if (arrival->why || datagram->sealed)
+		return;
+	arrival->header = icrc_header_of(datagram, segment);
+	arrival->icrc = icrc_check(&arrival->header, data, bytes);
+	if (arrival->icrc == ICRC_BAD)
+		arrival->why = DROP_ICRC;
+}
+
+struct datagram arrival_datagram(const struct arrival *arrival)
+{
+	struct datagram one = *arrival->datagram;
+
+	one.data = arrival->data;
+	one.bytes = arrival->bytes;
+	one.segment_bytes = 0;
+	one.segment_number = arrival->segment;
+	return one;
+}
+
+enum ip_id_kind arrival_ip_id(const struct arrival *arrival)
+{
+	return arrival->datagram->sealed ? IP_ID_PREDICTED :
+	       ip_id_kind_of(arrival->icrc == ICRC_GOOD, arrival->header.ip_id, arrival->header.dont_fragment);
+}

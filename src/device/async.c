@@ -49,7 +49,8 @@ static bool has_port(const struct hca_context *context, const struct port *port)
 }
 
 /* QPs keep their index: the P_Key behind it changes, and with it who may send to them without packets. */
-static void take_pkeys(struct hca_context *context, const struct port *port) REQUIRES(context->hca->objects)
+static void take_pkeys(struct hca *hca, struct hca_context *context, const struct port *port)
+	REQUIRES(hca->objects)
 {
 	struct list *node;
 
@@ -83,7 +84,7 @@ void contexts_raise(void *device, struct port *port, enum ibv_event_type type)
 		struct async_event *event = concerned ? new_port_event(port, type) : NULL;
 
 		if (concerned && type == IBV_EVENT_PKEY_CHANGE)
-			take_pkeys(context, port);
+			take_pkeys(hca, context, port);
 		if (event)
 			event_queue_add(context->async, &event->node, &effects);
 		else if (concerned)

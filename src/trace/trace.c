@@ -111,20 +111,21 @@ bool trace_is_attached(void)
 
 /* ---- fork() ---- */
 
-static void trace_before_fork(void) ACQUIRES(trace.lock)
+/* The lock of the file, of which only the file knows, is held until the next of these. */
+static void trace_before_fork(void) UNCHECKED_LOCKS
 {
 	lock_acquire(&trace.lock);
 	trace_file_before_fork();
 }
 
-static void trace_after_fork_parent(void) RELEASES(trace.lock)
+static void trace_after_fork_parent(void) UNCHECKED_LOCKS
 {
 	trace_file_after_fork(false);
 	lock_release(&trace.lock);
 }
 
 /* The ring is the parent's: a child that opens a device gets one of its own. */
-static void trace_after_fork_child(void) RELEASES(trace.lock)
+static void trace_after_fork_child(void) UNCHECKED_LOCKS
 {
 	atomic_fetch_and(&trace_wanted, TRACE_CHECK);
 	log_listen(NULL);

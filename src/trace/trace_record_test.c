@@ -155,16 +155,19 @@ static long page_faults(void)
 
 static void no_record_waits_for_a_page_of_the_ring(void **state)
 {
-	long before;
+	long faults = 0;
 
-	assert_int_equal(attach(share_new(TRACE_CALLS, 0, F_SEAL_SHRINK)), 0);
-	tracepoint(call, .name = "call");
-	before = page_faults();
-	while (!share->lost)
-		tracepoint(call, .name = "call");
+	/* Twice: a sanitizer's own memory is there then. */
+	for (int round = 0; round < 2; round++) {
+		assert_int_equal(attach(share_new(TRACE_CALLS, 0, F_SEAL_SHRINK)), 0);
+		faults = page_faults();
+		while (!share->lost)
+			tracepoint(call, .name = "call");
+		faults = page_faults() - faults;
+		end();
+	}
 	/* Nobody read it: its 16 pages were written. */
-	assert_in_range(page_faults() - before, 0, RING_BYTES / 4096 / 2);
-	end();
+	assert_in_range(faults, 0, RING_BYTES / 4096 / 2);
 }
 
 /* An RC SEND Only of 100 bytes to QP 0x11. */

@@ -31,6 +31,7 @@ enum fork_rank {
 	FORK_REGISTRY,		/* registry_lock (verbs) */
 	FORK_LIVE,		/* live_lock (verbs) */
 	FORK_TRACE,		/* trace.lock */
+	FORK_TRACE_FILE,	/* the_file.lock */
 	FORK_TSAN,		/* anew: tsan_posts, tsan_device (device/tsan_adapter.c) */
 	FORK_LOG,		/* anew: repeats_lock; in the child before others release theirs */
 	FORK_RANKS

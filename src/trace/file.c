@@ -28,6 +28,7 @@
 
 #include "base/call.h"
 #include "base/copy.h"
+#include "base/fork.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -640,6 +641,36 @@ static int open_for(const char *text, struct news *news) REQUIRES(the_file.lock)
 	return 0;
 }
 
+/* ---- fork() ---- */
+
+static void file_before_fork(void) ACQUIRES(the_file.lock)
+{
+	lock_acquire(&the_file.lock);
+}
+
+static void file_after_fork_parent(void) RELEASES(the_file.lock)
+{
+	lock_release(&the_file.lock);
+}
+
+/* A child that opens a device gets a file of its own. */
+static void file_after_fork_child(void) RELEASES(the_file.lock)
+{
+	window_close(false);
+	if (the_file.fd >= 0)
+		close(the_file.fd);
+	the_file.fd = -1;
+	the_file.is_full = the_file.is_cut = false;
+	the_file.lost = the_file.lost_told = 0;
+	the_file.lost_said = false;
+	the_file.setting[0] = '\0';
+	lock_release(&the_file.lock);
+}
+
+static const struct fork_handlers file_fork = {
+	.prepare = file_before_fork, .parent = file_after_fork_parent, .child = file_after_fork_child,
+};
+
 int trace_file_open(void)
 {
 	const char *text = secure_getenv(VARIABLE);
@@ -647,6 +678,7 @@ int trace_file_open(void)
 	bool opened;
 	int err = 0;
 
+	fork_register(FORK_TRACE_FILE, &file_fork);
 	if (!text)
 		return 0;
 	lock_acquire(&the_file.lock);
@@ -679,26 +711,4 @@ bool trace_file_as_packets(void)
 	as_packets = the_file.fd >= 0 && the_file.as_packets;
 	lock_release(&the_file.lock);
 	return as_packets;
-}
-
-/* ---- fork() ---- */
-
-void trace_file_before_fork(void) ACQUIRES(the_file.lock)
-{
-	lock_acquire(&the_file.lock);
-}
-
-void trace_file_after_fork(bool child) RELEASES(the_file.lock)
-{
-	if (child) {
-		window_close(false);
-		if (the_file.fd >= 0)
-			close(the_file.fd);
-		the_file.fd = -1;
-		the_file.is_full = the_file.is_cut = false;
-		the_file.lost = the_file.lost_told = 0;
-		the_file.lost_said = false;
-		the_file.setting[0] = '\0';
-	}
-	lock_release(&the_file.lock);
 }

@@ -35,8 +35,4 @@ void trace_file_relieve(void);
 /* At exit(): other threads may still be at it. */
 void trace_file_finish(void);
 
-/* For the handlers of fork(): a child that opens a device gets a file of its own. */
-void trace_file_before_fork(void);
-void trace_file_after_fork(bool child);
-
 #endif

@@ -111,26 +111,22 @@ bool trace_is_attached(void)
 
 /* ---- fork() ---- */
 
-/* The lock of the file, of which only the file knows, is held until the next of these. */
-static void trace_before_fork(void) UNCHECKED_LOCKS
+static void trace_before_fork(void) ACQUIRES(trace.lock)
 {
 	lock_acquire(&trace.lock);
-	trace_file_before_fork();
 }
 
-static void trace_after_fork_parent(void) UNCHECKED_LOCKS
+static void trace_after_fork_parent(void) RELEASES(trace.lock)
 {
-	trace_file_after_fork(false);
 	lock_release(&trace.lock);
 }
 
 /* The ring is the parent's: a child that opens a device gets one of its own. */
-static void trace_after_fork_child(void) UNCHECKED_LOCKS
+static void trace_after_fork_child(void) RELEASES(trace.lock)
 {
 	atomic_fetch_and(&trace_wanted, TRACE_CHECK);
 	log_listen(NULL);
 	tracepoint_listen(TRACEPOINT_TRACE, NULL);
-	trace_file_after_fork(true);
 	if (trace.share) {
 		munmap(trace.share, TRACE_SHARE_BYTES + (size_t)trace.ring_bytes);
 		close(trace.connection);

@@ -212,6 +212,26 @@ static void flight_count(const struct flight *flight, struct fabric_port *from,
 	to->counter[multicast ? COUNTER_MULTICAST_RCV_PKTS : COUNTER_UNICAST_RCV_PKTS]++;
 }
 
+/* IBTA 10.9.3: the low 15 bits are equal, and one of both is a full member. */
+static bool pkeys_match(uint16_t a, uint16_t b)
+{
+	return (a & 0x7fff) && !((a ^ b) & 0x7fff) && (a | b) & 0x8000;
+}
+
+/* A switch's port that was told to lets no packet of another partition through (10.9.4). */
+static bool pkey_passes(const struct fabric_node *node, unsigned port, bool enforced,
+			const struct flight *flight)
+{
+	unsigned count = port_pkeys(node, port);
+
+	if (!enforced || !node_is_switch(node) || flight_is_smp(flight))
+		return true;
+	for (unsigned i = 0; i < count; i++)
+		if (pkeys_match(port_pkey(node, &node->port[port], i), flight->pkey))
+			return true;
+	return false;
+}
+
 /* False: lost. */
 static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned out)
 {
@@ -231,6 +251,11 @@ static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned 
 	if (flight->vl == IB_VL_MANAGEMENT && !management) {
 		from->counter[COUNTER_XMIT_DISCARDS]++;
 		flight_lost(fabric, flight, DISCARD_ROUTE);
+		return false;
+	}
+	if (!pkey_passes(node, out, from->info.partition_enforcement_outbound, flight)) {
+		from->counter[COUNTER_XMIT_CONSTRAINT]++;
+		flight_lost(fabric, flight, DISCARD_PORT);
 		return false;
 	}
 	if (++flight->hops > HOPS_MAX) {
@@ -255,6 +280,12 @@ static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned 
 		}
 		link_event(fabric, from->peer, from->peer_port, PORT_DATA, true);
 	}
+	if (!pkey_passes(&fabric->node[from->peer], from->peer_port,
+			 to->info.partition_enforcement_inbound, flight)) {
+		to->counter[COUNTER_RCV_CONSTRAINT]++;
+		flight_lost(fabric, flight, DISCARD_PORT);
+		return false;
+	}
 	flight->port = from->peer_port;
 	flight->node = from->peer;
 	flight->from_program = flight->from_sma = false;
@@ -262,12 +293,6 @@ static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned 
 }
 
 /* ---- at its end ---- */
-
-/* IBTA 10.9.3: the low 15 bits are equal, and one of both is a full member. */
-static bool pkeys_match(uint16_t a, uint16_t b)
-{
-	return (a & 0x7fff) && !((a ^ b) & 0x7fff) && (a | b) & 0x8000;
-}
 
 static void flight_deliver(struct fabric *fabric, const struct flight *flight, unsigned port)
 {

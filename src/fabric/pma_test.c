@@ -210,6 +210,42 @@ static void what_is_lost_is_counted_where_it_is_lost(void **unused)
 	assert_int_equal(got.port_xmit_discards, 1);
 }
 
+/* Partition 0x0005 on the port of sw1 that leads to sw2, and nothing else. */
+static void a_switch_that_enforces_partitions_lets_no_other_through(void **unused)
+{
+	uint8_t data[SMP_DATA_BYTES] = { 0x80, 0x05 };
+	struct ib_port_counters_ext got;
+	struct ib_port_info info;
+
+	for (unsigned inbound = 0; inbound < 2; inbound++) {
+		const char *path = inbound ? "13" : "1";
+		uint32_t node = inbound ? SW2 : SW1;
+		uint64_t value, rate;
+
+		assert_int_equal(test_smp(&world, path, MAD_METHOD_SET, 0x16, 3u << 16, data), 0);
+		test_port_info(&world, path, 3, &info);
+		info.port_state = info.port_physical_state = 0;
+		info.partition_enforcement_outbound = !inbound;
+		info.partition_enforcement_inbound = inbound;
+		assert_int_equal(test_set_port_info(&world, path, 3, &info), 0);
+		assert_int_equal(test_gmp(&world, HOST1, 6), 0);
+		assert_int_equal(world.arrived, 0);
+		assert_non_null(fabric_counter(world.fabric, node, 3, fabric_find_counter(inbound ?
+				"PortRcvConstraintErrors" : "PortXmitConstraintErrors"),
+				world.now_us, &value, &rate));
+		assert_int_equal(value, 1);
+		/* SMPs are of no partition. */
+		test_port_info(&world, "13", 1, &info);
+		put_be16(data, 0x7fff);		/* one full member is enough: host1's key is */
+		assert_int_equal(test_smp(&world, path, MAD_METHOD_SET, 0x16, 3u << 16, data), 0);
+		test_gmp(&world, HOST1, 6);
+		assert_int_equal(world.arrived, 1);
+		put_be16(data, 0x8005);
+	}
+	got = extended(1, MAD_METHOD_GET, 3, 0, 0);
+	assert_int_equal(got.port_xmit_constraint_errors, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -218,6 +254,7 @@ int main(void)
 		cmocka_unit_test(all_ports_of_a_switch_are_their_sum),
 		cmocka_unit_test(what_is_not_served_is_answered),
 		cmocka_unit_test(a_counter_rises_at_its_rate_and_loses_no_part_of_a_unit),
+		cmocka_unit_test(a_switch_that_enforces_partitions_lets_no_other_through),
 		cmocka_unit_test(what_is_lost_is_counted_where_it_is_lost),
 	};
 

@@ -67,8 +67,9 @@ ssize_t parcel_receive(int fd, void *data, size_t bytes, int *file)
 {
 	struct iovec iov = { .iov_base = data, .iov_len = bytes };
 	union parcel_control control;
+	/* Of exactly one: in what aligns the buffer a second one would find room, and stay open. */
 	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes,
-				  .msg_controllen = sizeof(control.bytes) };
+				  .msg_controllen = CMSG_LEN(sizeof(int)) };
 	ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	const struct cmsghdr *head = got < 0 ? NULL : CMSG_FIRSTHDR(&message);
 

@@ -91,12 +91,41 @@ static void what_does_not_fit_is_refused_with_its_file(void **unused)
 	free(out);
 }
 
+/* However many files come, none stays open but the one that is given out. */
+static void more_files_than_one_are_refused(void **unused)
+{
+	for (unsigned count = 1; count <= 5; count++) {
+		char byte = 0;
+		struct iovec iov = { .iov_base = &byte, .iov_len = 1 };
+		char control[CMSG_SPACE(5 * sizeof(int))] = { 0 }, data[8];
+		struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+					  .msg_controllen = CMSG_LEN(count * sizeof(int)) };
+		struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+		int next = dup(ends[0]), file;
+
+		close(next);
+		*head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(count * sizeof(int)),
+					  .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
+		for (unsigned i = 0; i < count; i++)
+			memcpy(CMSG_DATA(head) + i * sizeof(int), &ends[0], sizeof(int));
+		assert_int_equal(sendmsg(ends[0], &message, 0), 1);
+		assert_int_equal(parcel_receive(ends[1], data, sizeof(data), &file),
+				 count == 1 ? 1 : -1);
+		if (count == 1)
+			close(file);
+		file = dup(ends[0]);
+		assert_int_equal(file, next);
+		close(file);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(short_ones_go_as_they_are_and_long_ones_with_a_file),
 		cmocka_unit_test(no_other_file_is_read),
 		cmocka_unit_test(what_does_not_fit_is_refused_with_its_file),
+		cmocka_unit_test(more_files_than_one_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, parcel_begin, NULL);

@@ -27,7 +27,7 @@
 #include "trace.h"
 #include "trace/block.h"
 
-#define LATE_NS		20000000ull	/* records are held so long, in case an older one comes */
+#define LATE_NS		100000000ull	/* records are held so long, in case an older one comes */
 #define LOOK_MAX	32768u		/* records of a process and look, ... */
 #define MANY		4096u		/* ... and of all after which the next look is due at once */
 #define RELEASE_EVERY	256u		/* records: whoever waits for room goes on while we read */

@@ -156,16 +156,6 @@ static int share_check(int memfd, size_t *bytes)
 	return 0;
 }
 
-/* Or the first record of each page would wait for it, in the program's own thread. */
-static void ring_touch(struct trace_share *share, size_t bytes)
-{
-	volatile uint8_t *ring = (volatile uint8_t *)share + TRACE_SHARE_BYTES;
-	size_t at;
-
-	for (at = 0; at < bytes - TRACE_SHARE_BYTES; at += TRACE_SHARE_BYTES)
-		ring[at] = 0;
-}
-
 static int share_map(int memfd, struct trace_share **mapped, size_t *bytes)
 {
 	struct trace_share *share;
@@ -188,7 +178,6 @@ static int share_map(int memfd, struct trace_share **mapped, size_t *bytes)
 		munmap(share, *bytes);
 		return err;
 	}
-	ring_touch(share, *bytes);
 	*mapped = share;
 	return 0;
 }
@@ -346,6 +335,16 @@ static void trace_remember(void)
 	free(sent);
 }
 
+void trace_touch(void)
+{
+	size_t at;
+
+	lock_acquire(&trace.lock);
+	for (at = 0; trace.share && at < trace.ring_bytes; at += TRACE_SHARE_BYTES)
+		__atomic_fetch_or(trace.ring + at, 0, __ATOMIC_RELAXED);
+	lock_release(&trace.lock);
+}
+
 void trace_connect(void)
 {
 	static _Atomic bool refused;	/* it will not be there for the next device either */
@@ -362,6 +361,8 @@ void trace_connect(void)
 	err = connect_to(path, &memfd, &connection);
 	if (!err)
 		err = trace_attach(memfd, connection, NULL);
+	if (!err)
+		trace_touch();
 	atomic_store_explicit(&refused, err != 0, memory_order_relaxed);
 	if (err)
 		complain("this process is not traced: %s", err == EPROTO ? "verbatim trace is of another release" :

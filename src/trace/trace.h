@@ -33,6 +33,11 @@ bool trace_is_attached(void);
  * VERBATIM_TRACE once its file is open (file.h). No lock is held.
  */
 void trace_connect(void);
+/*
+ * Maps the pages of the ring, or the first record of each would wait for it. It takes milliseconds: not for the
+ * worker, to which a tracer comes that attaches to a running process.
+ */
+void trace_touch(void);
 
 /* Called when a trace begins and ends, without locks: swaps what programs call through. One for the process. */
 void trace_set_switch(void (*switch_calls)(bool on));

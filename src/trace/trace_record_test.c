@@ -160,6 +160,7 @@ static void no_record_waits_for_a_page_of_the_ring(void **state)
 	/* Often: a sanitizer goes round in memory of its own, which is there then. */
 	for (int round = 0; round < 40; round++) {
 		assert_int_equal(attach(share_new(TRACE_CALLS, 0, F_SEAL_SHRINK)), 0);
+		trace_touch();
 		faults = page_faults();
 		while (!share->lost)
 			tracepoint(call, .name = "call");

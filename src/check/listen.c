@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/call.h"
 #include "base/fork.h"
 #include "base/lock.h"
 #include "check/check.h"
@@ -16,18 +17,24 @@
 #include "check/stack.h"
 #include "check/watch.h"
 #include "platform/thread_cpu.h"
+#include "platform/wait.h"
 
 static struct check_model checked;
 static struct lock check_lock = LOCK_INITIALIZER;
 static int exit_status;	/* of exit() */
 
+/* This thread has the lock: memory that it frees is none of the program's, or goes unseen (fork()). */
+static __thread bool is_inside __attribute__((tls_model("initial-exec")));
+
 static void check_before_fork(void) ACQUIRES(check_lock)
 {
 	lock_acquire(&check_lock);
+	is_inside = true;
 }
 
 static void check_after_fork_parent(void) RELEASES(check_lock)
 {
+	is_inside = false;
 	lock_release(&check_lock);
 }
 
@@ -46,6 +53,7 @@ static void check_after_fork_child(void) RELEASES(check_lock)
 	checked.profile = profile;
 	checked.strict = strict;
 	check_report_forget();
+	is_inside = false;
 	lock_release(&check_lock);
 }
 
@@ -60,8 +68,6 @@ static void note_status(int status, void *unused)
 	exit_status = status;
 }
 
-/* This thread is in the check itself, which frees memory, too. */
-static __thread bool is_inside __attribute__((tls_model("initial-exec")));
 /* Where regions have been: most memory that goes is elsewhere. */
 static _Atomic uint64_t regions_from = UINT64_MAX, regions_to;
 
@@ -180,21 +186,27 @@ int check_take_at(struct check_record *record, const void *site, const void *fra
 	return err;
 }
 
+/*
+ * By a thread of the program, in no call of ours: what we free is ours, and may be under locks that come behind
+ * this one. Signal handlers are put off, as they may call verbs.
+ */
 void check_memory_gone(const char *call, const void *address, uint64_t bytes)
 {
 	struct check_record gone = { .what = CHECK_GONE, .call = call, .bytes = bytes,
 				     .address = (uintptr_t)address };
 	int saved = errno;
 
-	if (!check_is_on() || is_inside || gone.address >= atomic_load(&regions_to) ||
-	    gone.address + bytes <= atomic_load(&regions_from))
+	if (!check_is_on() || is_inside || call_thread.depth || thread_is_worker() ||
+	    gone.address >= atomic_load(&regions_to) || gone.address + bytes <= atomic_load(&regions_from))
 		return;
+	call_enter(1);
 	gone.thread = (uint64_t)thread_id();
 	lock_acquire(&check_lock);
 	is_inside = true;
 	check_model_take(&checked, &gone);
 	is_inside = false;
 	lock_release(&check_lock);
+	call_leave(1);
 	errno = saved;
 }
 

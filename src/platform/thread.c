@@ -51,10 +51,18 @@ static void ask_for_short_slice(void)
 	(void)syscall(SYS_sched_setattr, 0, &now, 0);
 }
 
+static __thread bool is_worker __attribute__((tls_model("initial-exec")));
+
+bool thread_is_worker(void)
+{
+	return is_worker;
+}
+
 static void *thread_run(void *argument)
 {
 	struct worker_thread *thread = argument;
 
+	is_worker = true;
 	pthread_setname_np(pthread_self(), thread->name);
 	ask_for_short_slice();
 	tsan_enter();

@@ -64,6 +64,7 @@ struct worker_thread;
 int worker_thread_start(struct worker_thread **thread, const char *name, void (*run)(void *),
 			void *argument);
 void worker_thread_join(struct worker_thread *thread);
+bool thread_is_worker(void);		/* the calling one is such a thread */
 void thread_yield(void);
 void thread_sleep_ns(uint64_t ns);
 

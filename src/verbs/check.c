@@ -73,7 +73,8 @@ int verbs_check_modified(const struct qp *qp, const struct ibv_qp_attr *attr, in
 			   .rd_atomic = mask & IBV_QP_MAX_QP_RD_ATOMIC ? attr->max_rd_atomic : 0,
 			   .dest_rd_atomic =
 				   mask & IBV_QP_MAX_DEST_RD_ATOMIC ? attr->max_dest_rd_atomic : 0,
-			   .mtu = mask & IBV_QP_PATH_MTU ? 128u << attr->path_mtu : 0,
+			   .mtu = mask & IBV_QP_PATH_MTU && attr->path_mtu <= IBV_MTU_4096 ?
+				  128u << attr->path_mtu : 0,
 			   .has_path = mask & IBV_QP_AV, .is_global = path->is_global,
 			   .has_dgid = has_gid(path), .needs_grh = true,
 			   .has_sgid = !(mask & IBV_QP_AV) ||

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "corpus.h"
@@ -345,12 +346,46 @@ static void receive_into(struct pair *pair, void *memory, void (*drop)(void *mem
 	pair_close(pair);
 }
 
+/* What a handler of pthread_atfork() frees, behind all that the library does before fork(). */
+static void *freed_at_fork;
+
+static void free_before_fork(void)
+{
+	free(freed_at_fork);
+	freed_at_fork = NULL;
+}
+
+/* That memory lies between regions. */
+static void fork_between_regions(struct pair *pair)
+{
+	char *block[3];
+	struct ibv_mr *mr[2];
+	pid_t child;
+
+	for (int i = 0; i < 3; i++)
+		must((block[i] = malloc(4096)) != NULL, "malloc");
+	must((block[0] < block[1]) == (block[1] < block[2]), "blocks in their order");
+	mr[0] = ibv_reg_mr(pair->pd, block[0], 4096, IBV_ACCESS_LOCAL_WRITE);
+	mr[1] = ibv_reg_mr(pair->pd, block[2], 4096, IBV_ACCESS_LOCAL_WRITE);
+	must(mr[0] && mr[1], "ibv_reg_mr");
+	freed_at_fork = block[1];
+	child = fork();
+	if (!child)
+		_exit(0);
+	must(child > 0 && waitpid(child, NULL, 0) == child && !freed_at_fork, "fork");
+	must(!ibv_dereg_mr(mr[0]) && !ibv_dereg_mr(mr[1]), "ibv_dereg_mr");
+	free(block[0]);
+	free(block[2]);
+}
+
 void memory_freed(void)
 {
-	struct pair *pair = pair_open((struct pair_options){ 0 });
+	struct pair *pair;
 	void *memory = malloc(8192);
 
-	must(memory != NULL, "malloc");
+	must(memory && !pthread_atfork(free_before_fork, NULL, NULL), "pthread_atfork");
+	pair = pair_open((struct pair_options){ 0 });
+	fork_between_regions(pair);
 	receive_into(pair, memory, free);
 }
 

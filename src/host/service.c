@@ -15,8 +15,9 @@
  * name. Claims of single addresses are read from the kernel's list of names; without it (no /proc),
  * the addresses of the host are looked up.
  *
- * A claim that does not serve yet is connected to itself, so that no other socket can send to it:
- * EPERM means "claimed, but not served". Serving dissolves that connection.
+ * A claim that does not serve yet is connected to a socket that is gone, so that no other can send to
+ * it: EPERM means "claimed, but not served". Serving dissolves that connection, with which the kernel
+ * drops what was sent to the claim: so it is made before the name.
  */
 #include "host/service.h"
 
@@ -105,7 +106,7 @@ static int look_up(uint64_t id, enum scope scope, const uint8_t address[16])
 		close(fd);
 	if (err == ECONNREFUSED)
 		return 0;
-	return !err || err == EPERM ? EADDRINUSE : err;	/* EPERM: it is connected to itself */
+	return !err || err == EPERM ? EADDRINUSE : err;	/* EPERM: it does not serve */
 }
 
 static bool is_in_scope(enum scope scope, const uint8_t address[16])
@@ -289,6 +290,24 @@ static int claim_search(const struct service_claim *claim, const struct abstract
 	return service_search(claim->id, claim->scope, claim->address);
 }
 
+/* From now on @fd takes nothing of other sockets. 0 or errno. */
+static int connect_to_nobody(int fd)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	socklen_t bytes = sizeof(address);
+	int nobody = name_socket(SOCK_DGRAM), err = 0;
+
+	if (nobody < 0)
+		return errno;
+	/* Without a name: the kernel gives it one. */
+	if (fail_now(FAIL_CONNECT) || bind(nobody, (struct sockaddr *)&address, sizeof(address.sun_family)) ||
+	    getsockname(nobody, (struct sockaddr *)&address, &bytes) ||
+	    connect(fd, (struct sockaddr *)&address, bytes))
+		err = errno;
+	close(nobody);
+	return err;
+}
+
 static int bind_claim(struct service_claim *claim)
 {
 	struct abstract_name name = service_name(claim->id, claim->scope, claim->address);
@@ -297,17 +316,15 @@ static int bind_claim(struct service_claim *claim)
 	claim->fd = name_socket(SOCK_DGRAM);
 	if (claim->fd < 0)
 		return errno;
-	err = forward_prepare(claim->fd);
+	/* First: a socket that is told of its senders gets a name where it connects without one. */
+	err = connect_to_nobody(claim->fd);
+	if (!err)
+		err = forward_prepare(claim->fd);
 	if (!err)
 		err = name_bind(claim->fd, &name);
 	if (err == EADDRINUSE && service_is_reserved(claim->id))
 		err = bind_beside(claim, &name);
-	if (err)
-		return err;
-	if (fail_now(FAIL_CONNECT) ||
-	    connect(claim->fd, (struct sockaddr *)&name.address, name.bytes))
-		return errno;
-	return claim_search(claim, &name);
+	return err ? err : claim_search(claim, &name);
 }
 
 static void free_claim(struct service_claim *claim)

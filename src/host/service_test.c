@@ -20,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "host/forward.h"
 #include "host/name.h"
 #include "host/service.h"
 #include "host/service_owner.h"
@@ -277,6 +278,52 @@ static void of_two_at_the_same_time_one_wins_at_most(void **state)
 }
 
 /* ---- requests ---- */
+
+/* Sends one request to the claim, as soon as that takes it, each time the barrier opens. */
+static void *ask_until_taken(void *argument)
+{
+	const struct abstract_name claim = name_of("verbatim/service/0000000001067530/any");
+	uint8_t data[] = "request";
+	struct datagram request = { .data = data, .bytes = sizeof(data) };
+	int fd = name_socket(SOCK_DGRAM);
+	unsigned i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		pthread_barrier_wait(&barrier);
+		while (forward_send(fd, &claim, &request))
+			;
+		pthread_barrier_wait(&barrier);
+	}
+	close(fd);
+	return NULL;
+}
+
+/* It was sent while the claim was made, or later: it is there. */
+static void a_request_that_was_taken_is_received(void **state)
+{
+	struct service_claim *claim;
+	struct services *services;
+	struct datagram request;
+	uint8_t buffer[4096];
+	unsigned i, lost = 0;
+	pthread_t thread;
+
+	assert_int_equal(services_open(&services), 0);
+	pthread_barrier_init(&barrier, NULL, 2);
+	assert_int_equal(pthread_create(&thread, NULL, ask_until_taken, NULL), 0);
+	for (i = 0; i < ROUNDS; i++) {
+		pthread_barrier_wait(&barrier);
+		assert_int_equal(service_claim(services, ID, any, AF_UNSPEC, &claim), 0);
+		assert_int_equal(service_serve(services, claim), 0);
+		pthread_barrier_wait(&barrier);
+		lost += services_receive(services, &request, buffer, sizeof(buffer)) != 0;
+		service_release(services, claim);
+	}
+	pthread_join(thread, NULL);
+	pthread_barrier_destroy(&barrier);
+	services_close(services);
+	assert_int_equal(lost, 0);
+}
 
 static void a_request_reaches_who_serves_and_nobody_else(void **state)
 {
@@ -603,6 +650,7 @@ int main(void)
 		cmocka_unit_test_setup(services_with_other_numbers_do_not_collide, setup),
 		cmocka_unit_test_setup(a_killed_process_holds_nothing, setup),
 		cmocka_unit_test_setup(of_two_at_the_same_time_one_wins_at_most, setup),
+		cmocka_unit_test_setup(a_request_that_was_taken_is_received, setup),
 		cmocka_unit_test_setup(a_request_reaches_who_serves_and_nobody_else, setup),
 		cmocka_unit_test_setup(a_stopped_server_keeps_its_requests_and_nobody_elses, setup),
 		cmocka_unit_test_setup(other_users_are_excluded_and_served, setup),

@@ -168,6 +168,11 @@ static struct async_object async_object(const struct ibv_async_event *event)
 	}
 }
 
+const void *hca_async_object(const struct ibv_async_event *event)
+{
+	return async_object(event).got ? event->element.qp : NULL;
+}
+
 /* One more of its kind is held, or one fewer: to explain. */
 static void async_count_held(const struct async_object *object, enum ibv_event_type type, int by)
 {

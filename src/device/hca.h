@@ -93,6 +93,8 @@ int hca_get_async_event(struct hca_context *context, struct ibv_async_event *eve
 bool hca_has_async_event(struct hca_context *context, const void *object, uint64_t types,
 			 enum ibv_event_type *type);
 void hca_ack_async_event(struct ibv_async_event *event);
+/* The CQ, SRQ, QP or work queue that it tells of. NULL: a port, or the device. */
+const void *hca_async_object(const struct ibv_async_event *event);
 
 uint32_t hca_ports(const struct hca_context *context);
 int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *attr);

@@ -9,7 +9,6 @@
 #include "transport/execute.h"
 #include "transport/loss.h"
 
-#define FLAGS_SHIFT	24
 #define STALLS_MAX	4u
 #define STALLED_PACKETS	256u
 #define COMMIT_SOON_NS	5000000u
@@ -88,8 +87,8 @@ void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, boo
 	if (qp_is(qp, QP_XRC))
 		flags |= MESSAGE_XRC;
 	head[0] = qp->pairing.theirs;
-	head[1] = qp->number | wqe->sge_count << FLAGS_SHIFT;
-	head[2] = qp->requester.message_sequence | flags << FLAGS_SHIFT;
+	head[1] = qp->number | wqe->sge_count << MESSAGE_FLAGS_SHIFT;
+	head[2] = qp->requester.message_sequence | flags << MESSAGE_FLAGS_SHIFT;
 	head[3] = wqe->imm;
 	head[4] = wqe->length;
 }

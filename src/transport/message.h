@@ -39,6 +39,7 @@ enum message_flags {
 	MESSAGE_RENDEZVOUS	= 1 << 4,	/* the message has the pieces of its data, to be fetched */
 	MESSAGE_XRC		= 1 << 5,	/* the number of the SRQ comes first of all */
 };
+#define MESSAGE_FLAGS_SHIFT	24	/* in a word of the head, above a number of 24 bits */
 #define MESSAGE_FLAGS                                                                              \
 	(MESSAGE_IMM | MESSAGE_INVALIDATE | MESSAGE_SOLICITED | MESSAGE_WRITE | MESSAGE_RENDEZVOUS |           \
 	 MESSAGE_XRC)

@@ -12,15 +12,14 @@
 #include "wire/tag_header.h"
 
 #define FETCH_BYTES_MAX	(1u << 20)	/* in one go */
-#define FLAGS_SHIFT	24		/* as in message.c */
 
 static void parse_head(const uint32_t head[MESSAGE_WORDS], struct local_message *message)
 {
 	message->grant = head[0];
 	message->source_qpn = head[1] & QPN_MASK;
-	message->piece_count = (uint8_t)(head[1] >> FLAGS_SHIFT);
+	message->piece_count = (uint8_t)(head[1] >> MESSAGE_FLAGS_SHIFT);
 	message->sequence = head[2] & PSN_MASK;
-	message->flags = (uint8_t)(head[2] >> FLAGS_SHIFT);
+	message->flags = (uint8_t)(head[2] >> MESSAGE_FLAGS_SHIFT);
 	message->imm = head[3];
 	message->length = head[4];
 }

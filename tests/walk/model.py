@@ -11,6 +11,9 @@ follows from them is decided there: judge() compares it with what came.
 Legal is only what has one outcome, or few. So within one batch (between two settles):
 - a region is used by one connection, and a WRITE or atomic behind a READ of the same region is fenced;
 - a request that must fail comes last on its connection, and the other side has sent nothing;
+- a QP in SQD, which is left before the settle, has no request before it that fails, nor one of its peer's that
+  would end it;
+- of XRC the first process of a connection sends, and the other's SRQ of XRC takes;
 - what ends in the middle (a QP moved to ERR, a process killed) has sent without an answer: a first part of it
   has completed, the rest has not; the memory it named is unknown from then on.
 """
@@ -22,7 +25,7 @@ DONE = {'WRITE': 1, 'WRITE_IMM': 1, 'READ': 2, 'CAS': 3, 'FADD': 4, 'BIND': 5}  
 RECV, RECV_IMM = 128, 129
 RIGHTS = {'WRITE': 2, 'WRITE_IMM': 2, 'READ': 4, 'CAS': 8, 'FADD': 8}
 FENCE, SIGNALED, SOLICITED, INLINE = 1, 2, 4, 8
-RTS, ERR = 3, 6
+RTS, SQD, ERR = 3, 4, 6
 SLOT, LOCAL, MEMORY = 16384, 1 << 19, 1 << 20
 SRQ_BYTES, RECEIVE, GRH, BATCH = 4096, 12288, 40, 24
 
@@ -31,13 +34,18 @@ def pattern(length, seed):
     return bytes((seed * 31 + i * 7 + (i >> 8) * 13) & 255 for i in range(length))
 
 
+class SharedQueue:
+    def __init__(self):
+        self.receives = {}              # wr_id: offset
+        self.promised = 0               # of them requests in flight may take so many
+
+
 class Process:
     def __init__(self):
         self.memory = bytearray(MEMORY)
         self.unknown = bytearray(MEMORY)
         self.mrs, self.mws, self.slots = {}, {}, set()
-        self.srq = {}                   # wr_id: offset
-        self.promised = 0               # receives of the SRQ that requests in flight may take
+        self.srqs = {'srq': SharedQueue(), 'xrc': SharedQueue()}
         self.bump = LOCAL
 
     def room(self, length):
@@ -65,13 +73,15 @@ class End:
     def __init__(self, process):
         self.process, self.state = process, RTS
         self.receives, self.requests = [], []
-        self.cut, self.starved = False, False
+        self.cut, self.starved, self.sqd = False, False, False
         self.late = []                  # receives that may still complete, of requests that were cut
 
 
 class Connection:
     def __init__(self, kind, processes, rnr, srq, how):
-        self.kind, self.rnr, self.srq, self.how = kind, rnr, srq, how
+        self.kind, self.rnr, self.how = kind, rnr, how
+        self.srq = 'xrc' if kind == 'XRC' else 'srq' if srq else None      # that its receives are taken from
+        self.sender = processes[0] if kind == 'XRC' else None           # alone; None: both
         self.ends = {p: End(p) for p in processes}
         self.closed = False             # nothing more in this batch
         self.windows = False
@@ -121,7 +131,7 @@ class Model:
     def step_pair(self, name, kind, a, b, rnr, mtu, srq, how):
         a, b, srq = int(a), int(b), int(srq)
         if name in self.conns or a == b or (kind != 'RC' and (srq or how == 'cm')) or \
-           (how == 'cm' and (srq or rnr != '7')) or (srq and rnr != '7'):
+           (how == 'cm' and (srq or rnr != '7')) or ((srq or kind == 'XRC') and rnr != '7'):
             return None
         self.conns[name] = Connection(kind, (a, b), int(rnr), srq, how)
         return {'a': a, 'b': b, 'kind': kind, 'rnr': rnr, 'mtu': mtu, 'srq': srq, 'how': how}
@@ -136,7 +146,7 @@ class Model:
            conn.srq and any(end.late for end in conn.ends.values()):
             return None
         for end in conn.ends.values():
-            end.state, end.receives, end.late = RTS, [], []
+            end.state, end.receives, end.late, end.sqd = RTS, [], [], False
         return {'ends': list(conn.ends)}
 
     def step_destroy(self, name):
@@ -149,17 +159,18 @@ class Model:
     def step_query(self, name, p):
         conn = self.conns.get(name)
         end = conn and conn.ends.get(int(p))
-        return {'state': end.state} if end and self.is_quiet(conn) else None
+        return {'state': SQD if end.sqd else end.state} if end and self.is_quiet(conn) else None
 
     def step_recv(self, name, p, length):
         process, length = self.processes[int(p)], int(length)
-        if name == 'srq':
-            if len(process.srq) >= 48:
+        if name in process.srqs:
+            receives = process.srqs[name].receives
+            if len(receives) >= 24:
                 return None
             at = self.keep(process, SRQ_BYTES)
             if at is None:
                 return None
-            process.srq[self.next_id] = at
+            receives[self.next_id] = at
             return self.numbered({'offset': at, 'length': SRQ_BYTES})
         conn = self.conns.get(name)
         end = conn and conn.ends.get(int(p))
@@ -177,7 +188,7 @@ class Model:
 
     def keep(self, process, length):
         """Of receives, which outlive a settle: a ring of slots in the second quarter."""
-        used = {at for at in process.srq.values()}
+        used = {at for srq in process.srqs.values() for at in srq.receives.values()}
         for conn in self.conns.values():
             for end in conn.ends.values():
                 if self.processes[end.process] is process:
@@ -207,8 +218,9 @@ class Model:
         conn = self.conns.get(name)
         p, length, at, flags, imm, extra = int(p), int(length), int(at), int(flags), int(imm), int(extra)
         end = conn and conn.ends.get(p)
-        if not end or conn.closed or end.cut or len(end.requests) >= BATCH or \
-           (conn.kind != 'RC' and (op in ('READ', 'CAS', 'FADD', 'SEND_INV') or not flags & SIGNALED)) or \
+        if not end or conn.closed or end.cut or len(end.requests) >= BATCH or conn.sender not in (None, p) or \
+           (conn.kind == 'XRC' and op == 'SEND_INV') or \
+           (conn.kind not in ('RC', 'XRC') and (op in ('READ', 'CAS', 'FADD', 'SEND_INV') or not flags & SIGNALED)) or \
            (conn.kind == 'UD' and (op not in ('SEND', 'SEND_IMM') or length > 1000)):
             return None
         if flags & INLINE and (length > 128 or op in ('READ', 'CAS', 'FADD')) or length > 9000:
@@ -239,7 +251,7 @@ class Model:
 
     def gone(self, conn, end, peer, request):
         """The peer's QP does not answer any more."""
-        if conn.kind != 'RC':
+        if conn.kind in ('UC', 'UD'):
             return request.op in ('SEND', 'SEND_IMM') and request.target != 'lkey'
         # rdma_cm chooses a timeout of seconds: its connections are left alone then.
         if request.op not in ('SEND', 'SEND_IMM') or request.target == 'lkey' or not request.signaled or \
@@ -252,7 +264,7 @@ class Model:
         """Its outcome. False: it has not one, so it is not legal now."""
         op, process = request.op, self.processes[peer.process]
         if request.target == 'lkey':
-            if request.flags & INLINE or not request.length or conn.kind != 'RC':
+            if request.flags & INLINE or not request.length or conn.kind not in ('RC', 'XRC'):
                 return False
             return self.fails(conn, peer, request, PROT)
         if op == 'SEND_INV':
@@ -278,15 +290,15 @@ class Model:
             if not good and not request.length:
                 return False            # the specification has no word on keys of nothing
             if not good:
-                return conn.kind == 'RC' and op != 'WRITE_IMM' and self.fails(conn, peer, request, ACCESS, ERR)
+                return conn.kind in ('RC', 'XRC') and op != 'WRITE_IMM' and self.fails(conn, peer, request, ACCESS, ERR)
         if op in SENDING or op == 'WRITE_IMM':
             return self.plan_receive(conn, peer, request)
         return True
 
     def plan_receive(self, conn, peer, request):
         if conn.srq:
-            process = self.processes[peer.process]
-            return request.length <= SRQ_BYTES and len(process.srq) > process.promised
+            srq = self.processes[peer.process].srqs[conn.srq]
+            return request.length <= SRQ_BYTES and len(srq.receives) > srq.promised
         taken = sum(r.op in SENDING or r.op == 'WRITE_IMM' for r in conn.peer(peer.process).requests)
         if taken >= len(peer.receives):
             if conn.kind != 'RC' or conn.rnr or request.op == 'WRITE_IMM':
@@ -300,7 +312,7 @@ class Model:
         return conn.kind == 'RC' and self.fails(conn, peer, request, INVALID, ERR)
 
     def fails(self, conn, peer, request, status, peer_state=RTS):
-        if peer.requests:
+        if peer.requests or peer.sqd:
             return False
         request.status, request.fatal, request.peer_state = status, True, peer_state
         return True
@@ -313,7 +325,7 @@ class Model:
             request.window.user = 'ends'
         if conn.srq and request.op in ('SEND', 'SEND_IMM', 'SEND_INV', 'WRITE_IMM') and end.state == RTS and \
            conn.peer(end.process):
-            self.processes[conn.peer(end.process).process].promised += 1
+            self.processes[conn.peer(end.process).process].srqs[conn.srq].promised += 1
 
     def step_bind(self, name, p, mw, mr, offset, length, access):
         conn, process = self.conns.get(name), self.processes[int(p)]
@@ -339,9 +351,28 @@ class Model:
         end = conn and conn.ends.get(int(p))
         peer = conn and conn.peer(int(p))
         if not end or conn.closed or end.state != RTS or (peer and peer.requests) or end.cut or conn.windows or \
-           any(not r.signaled for r in end.requests):
+           end.sqd or any(not r.signaled for r in end.requests):
             return None
         end.cut = conn.closed = True
+        return {}
+
+    def step_sqd(self, name, p):
+        """What is begun is finished; the rest waits until the QP is in RTS again."""
+        conn = self.conns.get(name)
+        end = conn and conn.ends.get(int(p))
+        peer = conn and conn.peer(int(p))
+        if not peer or conn.closed or conn.sender not in (None, int(p)) or end.state != RTS or end.cut or end.sqd or \
+           peer.state != RTS or peer.cut or any(r.fatal for e in (end, peer) for r in e.requests if r.op != 'FLUSHED'):
+            return None
+        end.sqd = True
+        return {}
+
+    def step_rts(self, name, p):
+        conn = self.conns.get(name)
+        end = conn and conn.ends.get(int(p))
+        if not end or not end.sqd or end.cut:
+            return None
+        end.sqd = False
         return {}
 
     def step_kill(self, p):
@@ -349,7 +380,7 @@ class Model:
         p = int(p)
         for conn in self.conns.values():
             peer = conn.peer(p)
-            if p in conn.ends and peer and (peer.requests or conn.closed):
+            if p in conn.ends and peer and (peer.requests or peer.sqd or conn.closed):
                 return None
         for name, conn in list(self.conns.items()):
             if p not in conn.ends:
@@ -368,6 +399,10 @@ class Model:
         return {}
 
     # ---- settle ----
+
+    def drained(self):
+        """(connection, process) in SQD: the conductor moves them to RTS."""
+        return [(name, p) for name, conn in self.conns.items() for p, end in conn.ends.items() if end.sqd]
 
     def closing(self):
         """(connection, process) whose last request is not signaled: the conductor adds one that is."""
@@ -482,19 +517,19 @@ class Model:
         queue, refused = list(end.receives), 0
         for r in certain + possible:
             if not got or got[0][1] == FLUSH or (got[0][1] and r in certain):
-                if r in certain and conn.kind == 'RC':
+                if r in certain and conn.kind in ('RC', 'XRC'):
                     return ['connection %s, process %d: the receive of wr %d is missing, got %s' %
                             (name, p, r.id, seen)]
                 self.lost += r in certain
                 break
-            if r in certain and conn.kind != 'RC' and got[0][4] != (r.imm if 'IMM' in r.op else 0) and \
+            if r in certain and conn.kind in ('UC', 'UD') and got[0][4] != (r.imm if 'IMM' in r.op else 0) and \
                r.length != got[0][3] - (GRH if conn.kind == 'UD' else 0):
                 self.lost += 1
                 continue
             wc_id, status, opcode, length, imm, inv = got.pop(0)
             if conn.srq:
-                at = process.srq.pop(wc_id, None)
-                process.promised -= 1
+                at = process.srqs[conn.srq].receives.pop(wc_id, None)
+                process.srqs[conn.srq].promised -= 1
                 ok = at is not None
             else:
                 i, at, _ = queue.pop(0) if queue else (None, None, None)

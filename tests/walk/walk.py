@@ -14,9 +14,10 @@ import time
 
 from model import (BATCH, FENCE, INLINE, LOCAL, OPCODES, SIGNALED, SLOT, SOLICITED, Model)
 
-KINDS = {'RC': 2, 'UC': 3, 'UD': 4}
+KINDS = {'RC': (2, 2), 'UC': (3, 3), 'UD': (4, 4), 'XRC': (9, 10)}     # of enum ibv_qp_type, by end
+SRQS = {'srq': -1, 'xrc': -2}           # what a worker calls them
 SIZES = (0, 1, 8, 63, 64, 100, 128, 1000, 1024, 1025, 4096, 5000, 9000)
-OF_CONNECTIONS = ('send', 'recv', 'err', 'again', 'destroy', 'query', 'bind')
+OF_CONNECTIONS = ('send', 'recv', 'err', 'again', 'destroy', 'query', 'bind', 'sqd', 'rts')
 MODES = ('auto', 'off', 'ring', 'copy', 'mapped')
 
 
@@ -47,6 +48,8 @@ class Generator:
     def settle(self):
         """As if all went as expected: to know what is legal next."""
         model = self.model
+        for name, p in model.drained():
+            self.add('rts', name, p)
         self.add('settle')
         for name, p in list(model.closing()):
             model.close(name, p)
@@ -60,7 +63,7 @@ class Generator:
         conns = list(self.model.conns)
         if roll < 0.04 or not conns:
             other = (p + 1 + pick.randrange(self.processes - 1)) % self.processes
-            kind = pick.choice(('RC', 'RC', 'RC', 'UC', 'UD'))
+            kind = pick.choice(('RC', 'RC', 'RC', 'UC', 'UD', 'XRC'))
             how = 'cm' if kind == 'RC' and pick.random() < 0.25 else 'verbs'
             srq = int(kind == 'RC' and how == 'verbs' and pick.random() < 0.3)
             rnr = 7 if kind != 'RC' or srq or how == 'cm' else pick.choice((0, 7, 7))
@@ -84,7 +87,10 @@ class Generator:
         elif roll < 0.18:
             name = pick.choice(conns)
             self.add('err', name, pick.choice(list(self.model.conns[name].ends)))
-        elif roll < 0.20:
+        elif roll < 0.195:
+            name = pick.choice(conns)
+            self.add(pick.choice(('sqd', 'sqd', 'rts')), name, pick.choice(list(self.model.conns[name].ends)))
+        elif roll < 0.21:
             self.bind(conns)
         elif roll < 0.24:
             self.settle()
@@ -104,7 +110,7 @@ class Generator:
     def receive(self, conns, p):
         pick = self.random
         if pick.random() < 0.3:
-            self.add('recv', 'srq', p, 0)
+            self.add('recv', pick.choice(list(SRQS)), p, 0)
             return
         name = pick.choice(conns)
         p = pick.choice(list(self.model.conns[name].ends))
@@ -136,7 +142,7 @@ class Generator:
         length = pick.choice(SIZES)
         if length <= 128 and op not in ('READ', 'CAS', 'FADD') and pick.random() < 0.3:
             flags |= INLINE
-        if conn.kind != 'RC':
+        if conn.kind in ('UC', 'UD'):
             flags |= SIGNALED
         for _ in range(pick.choice((1, 1, 2, 5))):
             self.add('send', name, p, op, length, target, pick.choice((0, 0, 8, 64, 4096)), flags,
@@ -154,9 +160,10 @@ def imagine(model):
                 failing = failing or (r.op != 'FLUSHED' and r.status)
                 if r.op == 'FLUSHED' or failing or not model.takes(conn, r):
                     continue
-                if conn.srq and process.srq:
-                    process.srq.pop(min(process.srq))
-                    process.promised -= 1
+                srq = process.srqs[conn.srq] if conn.srq else None
+                if srq and srq.receives:
+                    srq.receives.pop(min(srq.receives))
+                    srq.promised -= 1
                 elif queue:
                     queue.pop(0)
             if any(r.op != 'FLUSHED' and r.peer_status for r in (peer.requests if peer else [])) and queue:
@@ -293,15 +300,15 @@ class Walk:
             self.call(a, 'cm_established')
             self.call(b, 'cm_established')
         else:
-            first = self.call(a, 'qp', at, KINDS[kind], srq)
-            second = self.call(b, 'qp', at, KINDS[kind], srq)
-            self.at[name] = [(a, second[1], second[2], rnr, mtu), (b, first[1], first[2], rnr, mtu)]
+            first = self.call(a, 'qp', at, KINDS[kind][0], srq)
+            second = self.call(b, 'qp', at, KINDS[kind][1], srq)
+            self.at[name] = [(a, second, rnr, mtu), (b, first, rnr, mtu)]
             self.connect(name)
         self.numbers[a, int(first[1])] = self.numbers[b, int(second[1])] = name
 
     def connect(self, name):
-        for p, qpn, gid, rnr, mtu in self.at[name]:
-            self.call(p, 'connect', name, qpn, gid, rnr, mtu)
+        for p, (_, qpn, gid, srqn), rnr, mtu in self.at[name]:
+            self.call(p, 'connect', name, qpn, gid, rnr, mtu, srqn)
 
     def do_again(self, known, name):
         # Both are reset before one of them sends.
@@ -321,7 +328,7 @@ class Walk:
 
     def do_recv(self, known, name, p, length):
         p = int(p)
-        self.call(p, 'recv', -1 if name == 'srq' else name, known['id'], known['offset'], known['length'],
+        self.call(p, 'recv', SRQS.get(name, name), known['id'], known['offset'], known['length'],
                   self.local[p])
 
     def do_send(self, known, name, p, op, length, target, at, flags, imm, extra):
@@ -352,6 +359,12 @@ class Walk:
     def do_err(self, known, name, p):
         self.call(int(p), 'state', name, 6)
 
+    def do_sqd(self, known, name, p):
+        self.call(int(p), 'state', name, 4)
+
+    def do_rts(self, known, name, p):
+        self.call(int(p), 'resume', name)
+
     def do_kill(self, known, p):
         p = int(p)
         self.workers[p].end(kill=True)
@@ -361,6 +374,9 @@ class Walk:
         self.prepare(p)
 
     def do_settle(self, known):
+        for name, p in self.model.drained():
+            self.model.step_rts(name, p)
+            self.do_rts(known, name, p)
         for name, p in list(self.model.closing()):
             known = self.model.close(name, p)
             self.call(p, 'send', name, known['id'], 0, SIGNALED, 0, 0, self.local[p], 0, 0, 0, 0, 0, 0)

@@ -5,10 +5,14 @@
  *
  *	worker DEVICE [PLANT]
  *
+ * Requests are posted in both forms, ibv_post_send() and ibv_wr_...(), by turns, to every other queue pair;
+ * completions are polled in both forms, too.
+ *
  * PLANT is a lie about what the library did, for the test that lies are found: see plant().
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
@@ -28,15 +32,18 @@
 
 struct station {
 	struct ibv_qp *qp;
+	struct ibv_qp_ex *ex;		/* it takes both forms of posting; NULL: the older one */
 	struct ibv_ah *ah;		/* UD: to its peer */
-	uint32_t peer_qpn;
+	uint32_t peer_qpn, peer_srqn;	/* srqn: XRC */
 	struct rdma_cm_id *id;		/* by rdma_cm */
 };
 
 static struct ibv_context *context;
 static struct ibv_pd *pd;
-static struct ibv_cq *cq[2];		/* sends, receives */
-static struct ibv_srq *srq;
+static struct ibv_cq_ex *cq_ex[2];	/* sends, receives */
+static struct ibv_cq *cq[2];		/* the same */
+static struct ibv_srq *srq, *xrc_srq;
+static struct ibv_xrcd *xrcd;
 static struct ibv_mr *mrs[MRS];
 static struct ibv_mw *mws[MRS];
 static struct station stations[QPS];
@@ -66,30 +73,65 @@ static struct ibv_context *open_named(const char *name)
 
 /* ---- objects ---- */
 
+static bool is_xrc(const struct ibv_qp *qp)
+{
+	return qp->qp_type == IBV_QPT_XRC_SEND || qp->qp_type == IBV_QPT_XRC_RECV;
+}
+
+/* What a queue pair of this number and type is asked for. */
+static struct ibv_qp_init_attr_ex init_of(unsigned at, int type, bool shared)
+{
+	struct ibv_qp_init_attr_ex init = { .send_cq = cq[0], .recv_cq = cq[1], .qp_type = type, .pd = pd,
+		.comp_mask = IBV_QP_INIT_ATTR_PD, .srq = shared ? srq : NULL, .cap = { 64, 64, 2, 2, 128 } };
+
+	if (type == IBV_QPT_XRC_RECV)
+		return (struct ibv_qp_init_attr_ex){ .qp_type = type, .xrcd = xrcd,
+						     .comp_mask = IBV_QP_INIT_ATTR_XRCD };
+	if (type == IBV_QPT_XRC_SEND) {
+		init.recv_cq = NULL;
+		init.cap.max_recv_wr = init.cap.max_recv_sge = 0;
+	}
+	if (at % 2) {
+		init.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+		init.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+		if (type != IBV_QPT_UD)
+			init.send_ops_flags |= IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+		if (type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND)
+			init.send_ops_flags |= IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+				IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+		if (type == IBV_QPT_RC)
+			init.send_ops_flags |= IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_BIND_MW;
+	}
+	return init;
+}
+
 static void do_qp(unsigned at, int type, bool shared)
 {
-	struct ibv_qp_init_attr init = { .send_cq = cq[0], .recv_cq = cq[1], .qp_type = type,
-					 .srq = shared ? srq : NULL, .cap = { 64, 64, 2, 2, 128 } };
+	struct ibv_qp_init_attr_ex init = init_of(at, type, shared);
+	uint32_t srqn = 0;
 	union ibv_gid gid;
 
-	stations[at] = (struct station){ .qp = ibv_create_qp(pd, &init) };
-	if (!stations[at].qp || ibv_query_gid(context, 1, 1, &gid)) {
+	stations[at] = (struct station){ .qp = ibv_create_qp_ex(context, &init) };
+	if (!stations[at].qp || ibv_query_gid(context, 1, 1, &gid) || ibv_get_srq_num(xrc_srq, &srqn)) {
 		answer(errno);
 		return;
 	}
+	if (init.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+		stations[at].ex = ibv_qp_to_qp_ex(stations[at].qp);
 	printf("0 %u ", stations[at].qp->qp_num);
 	for (int i = 0; i < 16; i++)
 		printf("%02x", gid.raw[i]);
-	printf("\n");
+	printf(" %u\n", srqn);
 }
 
 /* From whatever state by RESET to RTS. */
-static void do_connect(unsigned at, uint32_t qpn, const char *hex, int rnr, int mtu)
+static void do_connect(unsigned at, uint32_t qpn, const char *hex, int rnr, int mtu, uint32_t srqn)
 {
 	struct ibv_qp *qp = stations[at].qp;
 	bool ud = qp->qp_type == IBV_QPT_UD, rc = qp->qp_type == IBV_QPT_RC;
+	bool asks = rc || qp->qp_type == IBV_QPT_XRC_SEND, answers = rc || qp->qp_type == IBV_QPT_XRC_RECV;
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET, .port_num = 1, .qkey = QKEY,
-		.qp_access_flags = rc ? ACCESS : ACCESS & ~IBV_ACCESS_REMOTE_ATOMIC,
+		.qp_access_flags = rc || is_xrc(qp) ? ACCESS : ACCESS & ~IBV_ACCESS_REMOTE_ATOMIC,
 		.path_mtu = mtu, .dest_qp_num = qpn, .rq_psn = 77, .sq_psn = 77,
 		.max_dest_rd_atomic = 4, .max_rd_atomic = 4, .min_rnr_timer = 1, .timeout = 12,
 		.retry_cnt = 2, .rnr_retry = rnr,
@@ -106,16 +148,18 @@ static void do_connect(unsigned at, uint32_t qpn, const char *hex, int rnr, int 
 	if (!err)
 		err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | (ud ? 0 : IBV_QP_AV | IBV_QP_PATH_MTU |
 				    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN) |
-				    (rc ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0));
+				    (answers ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0));
 	attr.qp_state = IBV_QPS_RTS;
 	if (!err)
-		err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | (rc ? IBV_QP_TIMEOUT |
-				    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0));
+		err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN |
+				    (asks || answers ? IBV_QP_TIMEOUT : 0) |
+				    (asks ? IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0));
 	if (!err && ud) {
 		stations[at].ah = ibv_create_ah(pd, &attr.ah_attr);
 		err = stations[at].ah ? 0 : errno;
 	}
 	stations[at].peer_qpn = qpn;
+	stations[at].peer_srqn = srqn;
 	answer(err);
 }
 
@@ -124,6 +168,29 @@ static void do_state(unsigned at, int state)
 	struct ibv_qp_attr attr = { .qp_state = state };
 
 	answer(ibv_modify_qp(stations[at].qp, &attr, IBV_QP_STATE));
+}
+
+static long long now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+/* From SQD to RTS, when the send queue is drained. */
+static void do_resume(unsigned at)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	long long end = now_ms() + 60000;
+	int err;
+
+	do
+		err = ibv_query_qp(stations[at].qp, &attr, IBV_QP_STATE, &init);
+	while (!err && attr.sq_draining && now_ms() < end && !usleep(100));
+	attr.qp_state = IBV_QPS_RTS;
+	answer(err ? err : ibv_modify_qp(stations[at].qp, &attr, IBV_QP_STATE));
 }
 
 static void do_query(unsigned at)
@@ -161,6 +228,19 @@ static void do_mr(unsigned at, uint32_t offset, uint32_t length, int access)
 		printf("0 %u %u %llu\n", mrs[at]->lkey, mrs[at]->rkey, (unsigned long long)(uintptr_t)memory);
 }
 
+static bool open_xrc(void)
+{
+	struct ibv_xrcd_init_attr domain = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+					     .fd = -1, .oflags = O_CREAT };
+	struct ibv_srq_init_attr_ex init = { .attr = { .max_wr = 64, .max_sge = 2 }, .srq_type = IBV_SRQT_XRC,
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
+			IBV_SRQ_INIT_ATTR_CQ, .pd = pd, .cq = cq[1] };
+
+	init.xrcd = xrcd = ibv_open_xrcd(context, &domain);
+	xrc_srq = xrcd ? ibv_create_srq_ex(context, &init) : NULL;
+	return xrc_srq;
+}
+
 /* ---- requests ---- */
 
 static void fill(uint8_t *at, uint32_t length, uint32_t seed)
@@ -185,7 +265,8 @@ static void do_recv(int at, uint64_t id, uint32_t offset, uint32_t length, uint3
 	struct ibv_recv_wr wr = { .wr_id = id, .sg_list = sge }, *bad;
 
 	wr.num_sge = scatter(sge, offset, length, lkey, (unsigned)id);
-	answer(at < 0 ? ibv_post_srq_recv(srq, &wr, &bad) : ibv_post_recv(stations[at].qp, &wr, &bad));
+	answer(at < 0 ? ibv_post_srq_recv(at == -1 ? srq : xrc_srq, &wr, &bad) :
+	       ibv_post_recv(stations[at].qp, &wr, &bad));
 }
 
 struct request {
@@ -194,12 +275,76 @@ struct request {
 	unsigned long long id, address, compare, swap;
 };
 
+/* The same request in the newer form. */
+static int post_ex(struct ibv_qp_ex *qp, const struct station *station, const struct ibv_send_wr *wr)
+{
+	struct ibv_data_buf buffer[2];
+
+	ibv_wr_start(qp);
+	qp->wr_id = wr->wr_id;
+	qp->wr_flags = wr->send_flags & ~(unsigned)IBV_SEND_INLINE;
+	switch (wr->opcode) {
+	case IBV_WR_SEND:
+		ibv_wr_send(qp);
+		break;
+	case IBV_WR_SEND_WITH_IMM:
+		ibv_wr_send_imm(qp, wr->imm_data);
+		break;
+	case IBV_WR_SEND_WITH_INV:
+		ibv_wr_send_inv(qp, wr->invalidate_rkey);
+		break;
+	case IBV_WR_RDMA_WRITE:
+		ibv_wr_rdma_write(qp, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
+		break;
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		ibv_wr_rdma_write_imm(qp, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, wr->imm_data);
+		break;
+	case IBV_WR_RDMA_READ:
+		ibv_wr_rdma_read(qp, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
+		break;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+		ibv_wr_atomic_cmp_swp(qp, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr, wr->wr.atomic.compare_add,
+				      wr->wr.atomic.swap);
+		break;
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		ibv_wr_atomic_fetch_add(qp, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr, wr->wr.atomic.compare_add);
+		break;
+	case IBV_WR_BIND_MW:
+		ibv_wr_bind_mw(qp, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
+		return ibv_wr_complete(qp);
+	default:
+		ibv_wr_abort(qp);
+		return EINVAL;
+	}
+	if (station->ah)
+		ibv_wr_set_ud_addr(qp, station->ah, station->peer_qpn, QKEY);
+	if (station->qp->qp_type == IBV_QPT_XRC_SEND)
+		ibv_wr_set_xrc_srqn(qp, station->peer_srqn);
+	for (int i = 0; i < wr->num_sge; i++)
+		buffer[i] = (struct ibv_data_buf){ (void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length };
+	if (wr->send_flags & IBV_SEND_INLINE)
+		ibv_wr_set_inline_data_list(qp, (size_t)wr->num_sge, buffer);
+	else
+		ibv_wr_set_sge_list(qp, (size_t)wr->num_sge, wr->sg_list);
+	return ibv_wr_complete(qp);
+}
+
+static int post(const struct station *station, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad;
+
+	if (station->ex && wr->wr_id % 2)
+		return post_ex(station->ex, station, wr);
+	return ibv_post_send(station->qp, wr, &bad);
+}
+
 static void do_send(const struct request *request)
 {
 	struct station *station = &stations[request->at];
 	struct ibv_sge sge[2];
 	struct ibv_send_wr wr = { .wr_id = request->id, .sg_list = sge, .opcode = request->opcode,
-				  .send_flags = request->flags, .imm_data = htonl(request->imm) }, *bad;
+				  .send_flags = request->flags, .imm_data = htonl(request->imm),
+				  .qp_type.xrc.remote_srqn = station->peer_srqn };
 
 	wr.num_sge = scatter(sge, request->offset, request->length, request->lkey,
 			     request->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
@@ -221,13 +366,13 @@ static void do_send(const struct request *request)
 	}
 	if (request->seed)
 		fill(memory + request->offset, request->length, request->seed);
-	answer(ibv_post_send(station->qp, &wr, &bad));
+	answer(post(station, &wr));
 }
 
 static void do_bind(unsigned at, unsigned long long id, unsigned mw, unsigned mr, uint32_t offset,
 		    uint32_t length, unsigned access)
 {
-	struct ibv_send_wr wr = { .wr_id = id, .opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED }, *bad;
+	struct ibv_send_wr wr = { .wr_id = id, .opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED };
 
 	if (!mws[mw])
 		mws[mw] = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
@@ -238,8 +383,8 @@ static void do_bind(unsigned at, unsigned long long id, unsigned mw, unsigned mr
 	wr.bind_mw.mw = mws[mw];
 	wr.bind_mw.rkey = ibv_inc_rkey(mws[mw]->rkey);
 	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){ mrs[mr], (uintptr_t)memory + offset, length, access };
-	if (ibv_post_send(stations[at].qp, &wr, &bad)) {
-		answer(errno);
+	if (post(&stations[at], &wr)) {
+		answer(EIO);
 		return;
 	}
 	mws[mw]->rkey = wr.bind_mw.rkey;
@@ -288,12 +433,27 @@ static void tell(int queue, const struct ibv_wc *wc)
 		planted = NULL;
 }
 
-static long long now_ms(void)
+/* One or two completions, by ibv_poll_cq(), or one at a time by the newer form: by turns. */
+static int poll_one(int queue, int count, struct ibv_wc wc[2])
 {
-	struct timespec now;
+	static unsigned polls;
+	struct ibv_poll_cq_attr none = { 0 };
+	struct ibv_cq_ex *ex = cq_ex[queue];
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+	if (++polls % 2)
+		return ibv_poll_cq(cq[queue], count, wc);
+	if (ibv_start_poll(ex, &none))
+		return 0;
+	wc[0] = (struct ibv_wc){ .wr_id = ex->wr_id, .status = ex->status, .qp_num = ibv_wc_read_qp_num(ex) };
+	if (!ex->status) {
+		wc[0].opcode = ibv_wc_read_opcode(ex);
+		wc[0].byte_len = ibv_wc_read_byte_len(ex);
+		wc[0].wc_flags = ibv_wc_read_wc_flags(ex);
+		if (wc[0].wc_flags & IBV_WC_WITH_IMM)
+			wc[0].imm_data = ibv_wc_read_imm_data(ex);
+	}
+	ibv_end_poll(ex);
+	return 1;
 }
 
 /* Until that many of each have come, at most @patience_ms; and a few looks more, for what should not come. */
@@ -307,7 +467,7 @@ static void do_settle(unsigned sends, unsigned receives, int patience_ms)
 
 	while ((got[0] < wanted[0] || got[1] < wanted[1] || more-- > 0) && now_ms() < end) {
 		for (int queue = 0; queue < 2; queue++) {
-			int count = ibv_poll_cq(cq[queue], plant("order") ? 2 : 1, wc);
+			int count = poll_one(queue, plant("order") ? 2 : 1, wc);
 
 			if (count == 2 && wc[0].qp_num == wc[1].qp_num) {
 				held = wc[0];
@@ -365,12 +525,12 @@ static bool cm_expect(enum rdma_cm_event_type type)
 /* The device that ids are of is ours, if it is the same one: else other objects cannot be used with them. */
 static int cm_qp(unsigned at, struct rdma_cm_id *id)
 {
-	struct ibv_qp_init_attr init = { .send_cq = cq[0], .recv_cq = cq[1], .qp_type = IBV_QPT_RC,
-					 .cap = { 64, 64, 2, 2, 128 } };
+	struct ibv_qp_init_attr_ex init = init_of(at, IBV_QPT_RC, false);
 
-	if (rdma_create_qp(id, pd, &init))
+	if (rdma_create_qp_ex(id, &init))
 		return errno;
-	stations[at] = (struct station){ .qp = id->qp, .id = id };
+	stations[at] = (struct station){ .qp = id->qp, .id = id,
+					 .ex = init.send_ops_flags ? ibv_qp_to_qp_ex(id->qp) : NULL };
 	return 0;
 }
 
@@ -447,10 +607,12 @@ static bool obey(const char *line)
 
 	if (sscanf(line, "qp %u %u %u", &a, &b, &c) == 3)
 		do_qp(a, (int)b, c);
-	else if (sscanf(line, "connect %u %u %63s %u %u", &a, &b, hex, &c, &d) == 5)
-		do_connect(a, b, hex, (int)c, (int)d);
+	else if (sscanf(line, "connect %u %u %63s %u %u %u", &a, &b, hex, &c, &d, &e) == 6)
+		do_connect(a, b, hex, (int)c, (int)d, e);
 	else if (sscanf(line, "state %u %u", &a, &b) == 2)
 		do_state(a, (int)b);
+	else if (sscanf(line, "resume %u", &a) == 1)
+		do_resume(a);
 	else if (sscanf(line, "query %u", &a) == 1)
 		do_query(a);
 	else if (sscanf(line, "destroy %u", &a) == 1)
@@ -509,10 +671,15 @@ int main(int argc, char **argv)
 	if (!pd || !memory)
 		return 77;
 	memset(memory, 0, MEMORY);
-	for (int i = 0; i < 2; i++)
-		cq[i] = ibv_create_cq(context, 2048, NULL, NULL, 0);
+	for (int i = 0; i < 2; i++) {
+		struct ibv_cq_init_attr_ex attr = { .cqe = 2048, .wc_flags = IBV_WC_EX_WITH_BYTE_LEN |
+			IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM };
+
+		cq_ex[i] = ibv_create_cq_ex(context, &attr);
+		cq[i] = cq_ex[i] ? ibv_cq_ex_to_cq(cq_ex[i]) : NULL;
+	}
 	srq = ibv_create_srq(pd, &init);
-	if (!cq[0] || !cq[1] || !srq)
+	if (!cq[0] || !cq[1] || !srq || !open_xrc())
 		return 77;
 	setvbuf(stdout, NULL, _IOFBF, 1 << 16);
 	while (fgets(line, sizeof(line), stdin)) {

@@ -218,9 +218,10 @@ class Model:
         conn = self.conns.get(name)
         p, length, at, flags, imm, extra = int(p), int(length), int(at), int(flags), int(imm), int(extra)
         end = conn and conn.ends.get(p)
-        if not end or conn.closed or end.cut or len(end.requests) >= BATCH or conn.sender not in (None, p) or \
-           (conn.kind == 'XRC' and op == 'SEND_INV') or \
-           (conn.kind not in ('RC', 'XRC') and (op in ('READ', 'CAS', 'FADD', 'SEND_INV') or not flags & SIGNALED)) or \
+        if not end or conn.closed or end.cut or len(end.requests) >= BATCH or \
+           conn.sender not in (None, p) or (conn.kind == 'XRC' and op == 'SEND_INV') or \
+           (conn.kind not in ('RC', 'XRC') and
+               (op in ('READ', 'CAS', 'FADD', 'SEND_INV') or not flags & SIGNALED)) or \
            (conn.kind == 'UD' and (op not in ('SEND', 'SEND_IMM') or length > 1000)):
             return None
         if flags & INLINE and (length > 128 or op in ('READ', 'CAS', 'FADD')) or length > 9000:
@@ -290,7 +291,8 @@ class Model:
             if not good and not request.length:
                 return False            # the specification has no word on keys of nothing
             if not good:
-                return conn.kind in ('RC', 'XRC') and op != 'WRITE_IMM' and self.fails(conn, peer, request, ACCESS, ERR)
+                return conn.kind in ('RC', 'XRC') and op != 'WRITE_IMM' and \
+                    self.fails(conn, peer, request, ACCESS, ERR)
         if op in SENDING or op == 'WRITE_IMM':
             return self.plan_receive(conn, peer, request)
         return True
@@ -361,8 +363,9 @@ class Model:
         conn = self.conns.get(name)
         end = conn and conn.ends.get(int(p))
         peer = conn and conn.peer(int(p))
-        if not peer or conn.closed or conn.sender not in (None, int(p)) or end.state != RTS or end.cut or end.sqd or \
-           peer.state != RTS or peer.cut or any(r.fatal for e in (end, peer) for r in e.requests if r.op != 'FLUSHED'):
+        if not peer or conn.closed or conn.sender not in (None, int(p)) or end.sqd or \
+           any(e.state != RTS or e.cut for e in (end, peer)) or \
+           any(r.fatal for e in (end, peer) for r in e.requests if r.op != 'FLUSHED'):
             return None
         end.sqd = True
         return {}

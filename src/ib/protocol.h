@@ -15,10 +15,38 @@
  *				<-	END: value is the agent's ID
  *	COMMAND line		->
  *				<-	TEXT ..., then END
+ *	ROUTE struct ctl_route	->
+ *				<-	TEXT ..., then END: status 0 if it arrives, EHOSTUNREACH
  *
- * A connection is a lease: when it ends, however it ends, what was opened and registered by it is
- * closed. A message of another version is answered with an END of status EPROTO, whose text names
- * both.
+ * A process whose QPs are at the node's HCAs has one more connection, of data:
+ *
+ *	ATTACH node		->
+ *				<-	PORT for each port of its HCAs, then END: value is a hash of
+ *					the subnet's file. Then at any time:
+ *	SLOT number		->
+ *				<-	END: packets to QPNs of this slot, at whichever HCA of the
+ *					node, are for this connection. EBUSY: a live process has
+ *					it; EPERM: it is another user's; ENOSPC: CTL_SLOTS_MAX
+ *	GROUP 1 or 0, group	->	copies of packets to this group at this port are wanted, or
+ *					no more. No answer: a program has at most CTL_GROUPS_MAX,
+ *					and counts them itself; with one more its connection ends
+ *	DATA HCA and port, packet ->	from that port, as the HCA would send it. No answer
+ *				<-	DATA HCA and port, packet: it arrived there, for a QPN of
+ *					the connection's slots, or for a group
+ *	VIOLATION struct	->	a QP refused a packet for its key: counted at the port
+ *				<-	CHANGED events, struct ctl_port: what a port is from now on
+ *
+ * DATA's packet is whole, LRH to ICRC. The fabric writes its VL, and believes nothing else: SLID is
+ * one of the port's, PktLen fits, neither end is QP0 or QP1 (their MADs go by OPEN), and a
+ * datagram's source QP is of the connection's slots; what is not so is dropped and counted. A
+ * packet that its sender's HCA loops back, to a LID of the port itself or to a group, reaches other
+ * connections at that port; for QPs of its own the sender's process has it already.
+ * Backpressure is the socket's: it is full, and nothing is lost, as long as the receivers read. What
+ * a receiver does not read in time is discarded, and counted at the switch before it.
+ *
+ * A connection is a lease: when it ends, however it ends, what was opened, registered, claimed and
+ * joined by it is closed. A message of another version is answered with an END of status EPROTO,
+ * whose text names both.
  */
 #ifndef VERBATIM_IB_PROTOCOL_H
 #define VERBATIM_IB_PROTOCOL_H
@@ -27,18 +55,30 @@
 
 #define CTL_FILE		"ctl"
 #define CTL_MAGIC		0x76624642u
-#define CTL_VERSION		1u
+#define CTL_VERSION		2u
 #define CTL_BODY_MAX		4096u		/* of what a program sends, MADs apart */
 #define CTL_TEXT_MAX		16384u		/* of one TEXT */
 #define CTL_NODE_MAX		128u		/* with its 0 */
 #define CTL_DEVICE_MAX		20u
 #define CTL_PKEYS_MAX		128u
 #define CTL_PORTS_MAX		2u		/* of an HCA */
+#define CTL_GIDS_MAX		16u
+#define CTL_SLOTS_MAX		4u		/* of a connection, as all that follow */
+#define CTL_GROUPS_MAX		1024u
+/* Of a packet: LRH, GRH, BTH with the longest extensions, 4096 bytes, ICRC; rounded up. */
+#define CTL_PACKET_MAX		4224u
 #define CTL_ANY_AGENT		UINT32_MAX
 
 enum ctl_kind {
 	CTL_COMMAND = 1, CTL_PORTS, CTL_OPEN, CTL_REGISTER, CTL_UNREGISTER, CTL_ISSM, CTL_SYSFS,
-	CTL_TEXT = 64, CTL_PORT, CTL_END,
+	CTL_ATTACH, CTL_SLOT, CTL_GROUP, CTL_DATA, CTL_VIOLATION, CTL_ROUTE,
+	CTL_TEXT = 64, CTL_PORT, CTL_END, CTL_CHANGED,
+};
+
+/* Of CHANGED: its value is a mask of 1 << event; 0: something else of the port is another. */
+enum ctl_event {
+	CTL_EVENT_PORT_ACTIVE, CTL_EVENT_PORT_ERROR, CTL_EVENT_LID_CHANGE, CTL_EVENT_SM_CHANGE,
+	CTL_EVENT_CLIENT_REREGISTER, CTL_EVENT_GID_CHANGE, CTL_EVENT_PKEY_CHANGE,
 };
 
 struct ctl_head {
@@ -52,7 +92,13 @@ struct ctl_head {
 _Static_assert(sizeof(struct ctl_head) == 24,
 	       "the same in libraries and command, whoever compiled them");
 
-/* PORTS, OPEN, ISSM; SYSFS: the path below /sys/class/ follows. Texts end with a 0. */
+/* The value of DATA: HCAs of a node count from 0 (ctl_port's hca), ports from 1. */
+static inline uint64_t ctl_data_value(uint32_t hca, uint32_t port)
+{
+	return (uint64_t)hca << 8 | port;
+}
+
+/* PORTS, ATTACH, OPEN, ISSM; SYSFS: the path below /sys/class/ follows. Texts end with a 0. */
 struct ctl_place {
 	char node[CTL_NODE_MAX], device[CTL_DEVICE_MAX];
 	uint32_t port;
@@ -67,9 +113,33 @@ struct ctl_agent {
 	uint64_t methods[2];
 };
 
+/* GROUP. A port has a group once for a connection, however many of its QPs are attached. */
+struct ctl_group {
+	uint32_t hca, port;
+	uint16_t mlid, reserved;
+	uint8_t mgid[16];
+};
+
+/* VIOLATION: what trap 257 or 258 says of it. */
+struct ctl_violation {
+	uint32_t hca, port;		/* where it arrived */
+	uint32_t is_qkey;		/* 0: a P_Key */
+	uint32_t key, source_qpn, dest_qpn;
+	uint16_t slid, dlid;
+	uint8_t sl, has_gids, reserved[2];
+	uint8_t source_gid[16], dest_gid[16];
+};
+
+/* ROUTE: of a packet that a port sends. place.device "": the node's first one. */
+struct ctl_route {
+	struct ctl_place place;
+	uint32_t dlid, sl, pkey;
+	uint32_t payload;		/* bytes: what the MTU limits */
+};
+
 /*
- * PORT: what a kernel would show of a port of an HCA, or of port 0 of a switch.
- * Large: one message with all that libibumad and sysfs show.
+ * PORT and CHANGED: what a kernel would show of a port of an HCA, or of port 0 of a switch.
+ * Large: one message with all that verbs, libibumad and sysfs show.
  */
 struct ctl_port {
 	char device[CTL_DEVICE_MAX];
@@ -83,8 +153,18 @@ struct ctl_port {
 	char speed[8];			/* "EDR" */
 	uint32_t lanes;
 	uint64_t gid_prefix, guid;
-	uint32_t pkeys;
+	uint32_t pkeys;			/* size of the table, as gids */
 	uint16_t pkey[CTL_PKEYS_MAX];
+	/* verbs alone show these */
+	uint32_t hca;			/* number of the HCA at its node, from 0 */
+	uint32_t vendor_id, device_id, cap_mask2;
+	uint32_t mtu_cap, mtu_active;	/* enum ibv_mtu: 5 is 4096 */
+	uint32_t vl_cap;		/* code: 4 is VL0 to VL7 */
+	uint32_t subnet_timeout, init_type_reply;
+	uint32_t active_width, active_speed, active_speed_ex;	/* as ibv_port_attr has them */
+	uint32_t mkey_violations, pkey_violations, qkey_violations;
+	uint32_t gids;
+	uint8_t gid[CTL_GIDS_MAX][16];	/* zero: there is none of this index */
 };
 
 #endif

@@ -127,6 +127,7 @@ int fabric_set_is_sm(struct fabric *fabric, uint32_t node, uint32_t port, bool o
 	if (mask == at->info.capability_mask)
 		return 0;
 	at->info.capability_mask = mask;
+	fabric_event_at(fabric, node, port, FABRIC_EVENT_OTHER);
 	fabric_pass(fabric, now_us);
 	trap_capability(fabric, node, port, 0);
 	fabric_timer(fabric, now_us);

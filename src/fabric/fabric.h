@@ -31,6 +31,7 @@
 #define FABRIC_NONE		UINT32_MAX	/* no such node */
 #define FABRIC_NEVER		UINT64_MAX	/* nothing is due */
 #define FABRIC_ERRORS_MAX	16u
+#define FABRIC_PACKET_MAX	4224u	/* LRH to ICRC */
 
 struct fabric;
 
@@ -70,6 +71,7 @@ enum fabric_event {
 	FABRIC_EVENT_PORT_ACTIVE, FABRIC_EVENT_PORT_ERROR, FABRIC_EVENT_LID_CHANGE,
 	FABRIC_EVENT_SM_CHANGE, FABRIC_EVENT_CLIENT_REREGISTER, FABRIC_EVENT_GID_CHANGE,
 	FABRIC_EVENT_PKEY_CHANGE,
+	FABRIC_EVENT_OTHER,		/* something else that fabric_port_info() says */
 };
 
 /* A packet on a cable, LRH to VCRC. */
@@ -80,6 +82,9 @@ struct fabric_packet {
 	uint32_t node, port;		/* it leaves */
 	uint32_t peer_node, peer_port;	/* it arrives */
 };
+
+/* What becomes of a data packet at its end. */
+enum fabric_arrival { FABRIC_TAKEN, FABRIC_NOBODY, FABRIC_FULL };
 
 /*
  * Each may be NULL. All are called during a call of the fabric's, and may call its accessors; only
@@ -93,7 +98,13 @@ struct fabric_ops {
 	void (*deliver)(void *context, uint32_t node, uint32_t port, const uint8_t mad[MAD_BYTES],
 			const struct fabric_address *from);
 	void (*event)(void *context, uint32_t node, uint32_t port, enum fabric_event event);
-	/* A MAD is lost at a node, into which it came by this port. */
+	/*
+	 * A data packet, LRH to ICRC, is at a port that it is for. FULL: whoever has its QP or
+	 * group has no room for it. It counts then as discarded by the switch before this port.
+	 */
+	enum fabric_arrival (*arrive)(void *context, uint32_t node, uint32_t port,
+				      const uint8_t *packet, size_t bytes);
+	/* A packet is lost at a node, into which it came by this port. @mad: NULL if it is data. */
 	void (*lost)(void *context, uint32_t node, uint32_t port, const uint8_t mad[MAD_BYTES],
 		     const char *why);
 	/* For a trace. CRCs are computed only where this is set. */
@@ -141,6 +152,26 @@ int fabric_send(struct fabric *fabric, uint32_t node, uint32_t port, const uint8
 void fabric_refuse(struct fabric *fabric, uint32_t node, uint32_t port,
 		   const uint8_t mad[MAD_BYTES], const struct fabric_address *from,
 		   uint64_t now_us);
+
+/*
+ * Sends a data packet, LRH to ICRC, by a port as its HCA does; its VL is written. All that follows
+ * from it happens before this returns; ops do not call it. Returns 0, also when it is lost on its
+ * way, EINVAL: there is no such port, or it is no packet, or one to QP0 or QP1; EADDRNOTAVAIL: its
+ * SLID is none of the port's. A copy of multicast for others at this port arrives first.
+ */
+int fabric_send_packet(struct fabric *fabric, uint32_t node, uint32_t port, uint8_t *data,
+		       size_t bytes, uint64_t now_us);
+
+/* A QP at a port refused a packet for its P_Key or Q_Key: counted there, and told by trap 257 or 258. */
+struct fabric_violation {
+	bool is_qkey;
+	uint8_t sl;
+	uint16_t source_lid, dest_lid;
+	uint32_t key, source_qpn, dest_qpn;
+	uint8_t source_gid[16], dest_gid[16];	/* zero: it had no GRH */
+};
+int fabric_violated(struct fabric *fabric, uint32_t node, uint32_t port,
+		    const struct fabric_violation *violation, uint64_t now_us);
 
 /* Traps to repeat, leases that end: call fabric_timer() no later than at this time. FABRIC_NEVER:
  * nothing. */
@@ -235,11 +266,27 @@ bool fabric_gid(const struct fabric *fabric, uint32_t node, uint32_t port, unsig
 /* Linear forwarding table of a switch: the port for a LID, 255: unreachable or not a switch. */
 uint8_t fabric_route(const struct fabric *fabric, uint32_t node, uint16_t lid);
 
+/* A data packet that a port would send now. */
+struct fabric_question {
+	uint32_t node, port;		/* port 0: of a switch */
+	uint16_t dlid, pkey;
+	uint8_t sl;
+	unsigned payload;		/* bytes */
+};
+/*
+ * Lines about its way: each node with what decides there, the row of the table, and where and why
+ * it ends. Nothing is sent or counted. Returns whether it arrives. A group's is a tree: false.
+ */
+bool fabric_print_route(const struct fabric *fabric, const struct fabric_question *question,
+			FILE *out);
+
 struct fabric_statistics {
 	uint64_t smps, gmps;		/* sent by programs, answers of SMAs, traps */
 	uint64_t hops;
 	uint64_t sma_requests, sma_answers, delivered, traps;
-	uint64_t lost_down, lost_route, lost_smi, lost_mkey, lost_port, lost_other, lost_error;
+	uint64_t data_sent, data_delivered;	/* packets of programs; copies count */
+	uint64_t lost_down, lost_route, lost_smi, lost_mkey, lost_port, lost_other, lost_error,
+		lost_vl, lost_mtu, lost_pkey, lost_nobody, lost_full;
 	size_t bytes;			/* of memory */
 };
 void fabric_statistics(const struct fabric *fabric, struct fabric_statistics *statistics);

@@ -1,23 +1,35 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The way of a packet. forward() decides at one node, from the tables there and the packet's
- * headers alone, for all packets: by LID, multicast, directed. flights_run() moves packets from
+ * headers alone, for all packets, MADs and data: by LID, multicast, directed. What a port on the way
+ * refuses, forward_exit() and forward_entry() say. flights_run() moves packets from
  * node to node until none is left: answers of SMAs and what a program sends from deliver() join the
  * end of the queue.
  */
+#include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "fabric/internal.h"
+#include "wire/opcode.h"
+#include "wire/qpn.h"
+#include "wire/vcrc.h"
 
 #define HOPS_MAX	255u	/* beyond the longest route: tables that lead in a circle */
 #define STEPS_MAX	100000u	/* of one call: copies of multicast that lead in circles */
 #define QUEUE_MAX	16384u
 
+/* Data is for no QP0. */
 static bool flight_is_smp(const struct flight *flight)
 {
 	return !flight->dest_qpn;
+}
+
+static bool flight_is_multicast(const struct flight *flight)
+{
+	return flight->dlid >= LID_MULTICAST && flight->dlid != LID_PERMISSIVE;
 }
 
 static bool flight_is_directed(const struct flight *flight)
@@ -100,7 +112,7 @@ struct decision forward(const struct fabric_node *node, struct flight *flight)
 	bool starts = flight->from_program || flight->from_sma, is_switch = node_is_switch(node);
 	const struct fabric_port *own = &node->port[node_own_port(node, flight->port)];
 	bool ours = port_has_lid(own, flight->dlid);
-	bool multicast = flight->dlid >= LID_MULTICAST && flight->dlid != LID_PERMISSIVE;
+	bool multicast = flight_is_multicast(flight);
 
 	if (multicast && flight_is_smp(flight))		/* QP0 is in no group */
 		return decide_drop(DISCARD_PORT);
@@ -122,45 +134,43 @@ struct decision forward(const struct fabric_node *node, struct flight *flight)
 
 void flight_lost(struct fabric *fabric, const struct flight *flight, enum discard discard)
 {
-	static const char *const reasons[] = {
-		[DISCARD_DOWN] = "the port is not up, or the node has no power",
-		[DISCARD_ROUTE] = "no row of a table leads on",
-		[DISCARD_SMI] = "its path does not fit",
-		[DISCARD_MKEY] = "a wrong M_Key",
-		[DISCARD_PORT] = "it is not for this port",
-		[DISCARD_OTHER] = "too many hops, or too many MADs",
-		[DISCARD_ERROR] = "an error of the link",
-	};
 	struct fabric_statistics *statistics = &fabric->statistics;
+	const struct {
+		const char *why;
+		uint64_t *counter;
+	} rows[DISCARDS] = {
+		[DISCARD_DOWN] = { "the port is not up, or the node has no power",
+				   &statistics->lost_down },
+		[DISCARD_ROUTE] = { "no row of a table leads on", &statistics->lost_route },
+		[DISCARD_SMI] = { "its path does not fit", &statistics->lost_smi },
+		[DISCARD_MKEY] = { "a wrong M_Key", &statistics->lost_mkey },
+		[DISCARD_PORT] = { "it is not for this port", &statistics->lost_port },
+		[DISCARD_OTHER] = { "too many hops, or too many packets",
+				    &statistics->lost_other },
+		[DISCARD_ERROR] = { "an error of the link", &statistics->lost_error },
+		[DISCARD_VL] = { "SL to VL leads to no VL that is there", &statistics->lost_vl },
+		[DISCARD_MTU] = { "it is larger than the MTU of the next link",
+				  &statistics->lost_mtu },
+		[DISCARD_PKEY] = { "its P_Key is not in the port's table",
+				   &statistics->lost_pkey },
+		[DISCARD_NOBODY] = { "no program has its QP or group there",
+				     &statistics->lost_nobody },
+		[DISCARD_FULL] = { "its program does not read", &statistics->lost_full },
+	};
 
+	++*rows[discard].counter;
 	if (fabric->ops.lost)
-		fabric->ops.lost(fabric->context, flight->node, flight->port, flight->mad,
-				 reasons[discard]);
-	switch (discard) {
-	case DISCARD_DOWN:
-		statistics->lost_down++;
-		return;
-	case DISCARD_ROUTE:
-		statistics->lost_route++;
-		return;
-	case DISCARD_SMI:
-		statistics->lost_smi++;
-		return;
-	case DISCARD_MKEY:
-		statistics->lost_mkey++;
-		return;
-	case DISCARD_PORT:
-		statistics->lost_port++;
-		return;
-	case DISCARD_OTHER:
-		statistics->lost_other++;
-		return;
-	case DISCARD_ERROR:
-		statistics->lost_error++;
-	}
+		fabric->ops.lost(fabric->context, flight->node, flight->port,
+				 flight->data ? NULL : flight->mad, rows[discard].why);
 }
 
 /* ---- across a cable ---- */
+
+/* Where its bytes are looked at; copies of multicast have them in common. */
+static void flight_write_vl(const struct flight *flight)
+{
+	flight->data[0] = (uint8_t)(flight->vl << 4 | (flight->data[0] & 0xf));
+}
 
 static void flight_show(struct fabric *fabric, const struct flight *flight, unsigned out,
 			const struct fabric_port *port)
@@ -173,13 +183,23 @@ static void flight_show(struct fabric *fabric, const struct flight *flight, unsi
 		.source_qpn = flight->source_qpn, .destination_qpn = flight->dest_qpn,
 		.qkey = flight->qkey, .psn = fabric->psn++ & 0xffffff, .pkey = flight->pkey,
 	};
-	uint8_t data[IB_MAD_PACKET_MAX];
-	const struct fabric_packet packet = {
-		.data = data, .bytes = ib_packet_write_mad(&route, &ends, flight->mad, data),
-		.now_us = fabric->now_us, .node = flight->node, .port = out,
+	uint8_t data[FABRIC_PACKET_MAX + IB_VCRC_BYTES];
+	struct fabric_packet packet = {
+		.data = data, .now_us = fabric->now_us, .node = flight->node, .port = out,
 		.peer_node = port->peer, .peer_port = port->peer_port,
 	};
+	uint16_t vcrc;
 
+	if (flight->data) {
+		flight_write_vl(flight);
+		memcpy(data, flight->data, flight->bytes);
+		vcrc = vcrc_compute(data, flight->bytes);
+		data[flight->bytes] = (uint8_t)vcrc;		/* little-endian, as the ICRC */
+		data[flight->bytes + 1] = (uint8_t)(vcrc >> 8);
+		packet.bytes = flight->bytes + IB_VCRC_BYTES;
+	} else {
+		packet.bytes = ib_packet_write_mad(&route, &ends, flight->mad, data);
+	}
 	fabric->ops.packet(fabric->context, &packet);
 }
 
@@ -187,49 +207,73 @@ static bool flight_is_hit(struct fabric *fabric, const struct flight *flight,
 			  const struct fabric_port *at)
 {
 	if (!at->error_percent ||
-	    (at->error_attribute && at->error_attribute != get_be16(flight->mad + 16)))
+	    (at->error_attribute &&
+	     (flight->data || at->error_attribute != get_be16(flight->mad + 16))))
 		return false;
 	fabric->error_random = fabric->error_random * 1664525u + 1013904223u;
 	return (fabric->error_random >> 16) % 100 < at->error_percent;
 }
 
-/* Words of LRH to ICRC: LRH, GRH, BTH, DETH, MAD. */
+/* Words of LRH to ICRC; of a MAD: LRH, GRH, BTH, DETH, MAD. */
 static unsigned flight_words(const struct flight *flight)
 {
+	if (flight->data)
+		return flight->bytes / 4;
 	return (8 + (flight->has_grh ? 40 : 0) + 12 + 8 + MAD_BYTES + 4) / 4;
 }
 
+/* @packets: 1; or -1: it did not cross after all. */
 static void flight_count(const struct flight *flight, struct fabric_port *from,
-			 struct fabric_port *to)
+			 struct fabric_port *to, int packets)
 {
-	bool multicast = flight->dlid >= LID_MULTICAST && flight->dlid != LID_PERMISSIVE;
+	bool multicast = flight_is_multicast(flight);
+	uint64_t one = (uint64_t)packets, words = one * flight_words(flight);
 
-	from->counter[COUNTER_XMIT_PKTS]++;
-	from->counter[COUNTER_XMIT_DATA] += flight_words(flight);
-	from->counter[multicast ? COUNTER_MULTICAST_XMIT_PKTS : COUNTER_UNICAST_XMIT_PKTS]++;
-	to->counter[COUNTER_RCV_PKTS]++;
-	to->counter[COUNTER_RCV_DATA] += flight_words(flight);
-	to->counter[multicast ? COUNTER_MULTICAST_RCV_PKTS : COUNTER_UNICAST_RCV_PKTS]++;
-}
-
-/* IBTA 10.9.3: the low 15 bits are equal, and one of both is a full member. */
-static bool pkeys_match(uint16_t a, uint16_t b)
-{
-	return (a & 0x7fff) && !((a ^ b) & 0x7fff) && (a | b) & 0x8000;
+	from->counter[COUNTER_XMIT_PKTS] += one;
+	from->counter[COUNTER_XMIT_DATA] += words;
+	from->counter[multicast ? COUNTER_MULTICAST_XMIT_PKTS : COUNTER_UNICAST_XMIT_PKTS] += one;
+	to->counter[COUNTER_RCV_PKTS] += one;
+	to->counter[COUNTER_RCV_DATA] += words;
+	to->counter[multicast ? COUNTER_MULTICAST_RCV_PKTS : COUNTER_UNICAST_RCV_PKTS] += one;
 }
 
 /* A switch's port that was told to lets no packet of another partition through (10.9.4). */
 static bool pkey_passes(const struct fabric_node *node, unsigned port, bool enforced,
 			const struct flight *flight)
 {
-	unsigned count = port_pkeys(node, port);
+	return !enforced || !node_is_switch(node) || flight_is_smp(flight) ||
+	       port_find_pkey(node, port, flight->pkey) < port_pkeys(node, port);
+}
 
-	if (!enforced || !node_is_switch(node) || flight_is_smp(flight))
-		return true;
-	for (unsigned i = 0; i < count; i++)
-		if (pkeys_match(port_pkey(node, &node->port[port], i), flight->pkey))
-			return true;
-	return false;
+enum discard forward_exit(const struct fabric_node *node, const struct flight *flight, unsigned out,
+			  uint8_t *vl)
+{
+	const struct fabric_port *port = &node->port[out];
+	bool management = flight_is_smp(flight);
+
+	*vl = IB_VL_MANAGEMENT;
+	if (port->peer == FABRIC_NONE ||
+	    (management ? port->info.port_state < FABRIC_PORT_INIT : port->state != PORT_ACTIVE))
+		return DISCARD_DOWN;
+	if (management)
+		return DISCARD_NONE;
+	*vl = port_sl_to_vl(port, node_is_switch(node) ? flight->port : 0, flight->sl);
+	if (*vl >= port_vls(port))
+		return DISCARD_VL;
+	if ((flight->data ? flight->payload : MAD_BYTES) > port_mtu(port))
+		return DISCARD_MTU;
+	return pkey_passes(node, out, port->info.partition_enforcement_outbound, flight) ?
+	       DISCARD_NONE : DISCARD_PKEY;
+}
+
+enum discard forward_entry(const struct fabric_node *node, const struct flight *flight, unsigned in)
+{
+	const struct fabric_port *port = &node->port[in];
+
+	if (!flight_is_smp(flight) && port->info.port_state < FABRIC_PORT_ARMED)
+		return DISCARD_DOWN;
+	return pkey_passes(node, in, port->info.partition_enforcement_inbound, flight) ?
+	       DISCARD_NONE : DISCARD_PKEY;
 }
 
 /* False: lost. */
@@ -237,25 +281,12 @@ static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned 
 {
 	struct fabric_node *node = &fabric->node[flight->node];
 	struct fabric_port *from = &node->port[out], *to;
-	bool management = flight_is_smp(flight);
+	enum discard discard = forward_exit(node, flight, out, &flight->vl);
 
-	if (from->peer == FABRIC_NONE ||
-	    (management ? from->info.port_state < FABRIC_PORT_INIT : from->state != PORT_ACTIVE)) {
-		from->counter[COUNTER_XMIT_DISCARDS]++;
-		flight_lost(fabric, flight, DISCARD_DOWN);
-		return false;
-	}
-	flight->vl = management ? IB_VL_MANAGEMENT
-				: port_sl_to_vl(from, node_is_switch(node) ? flight->port : 0,
-						flight->sl);
-	if (flight->vl == IB_VL_MANAGEMENT && !management) {
-		from->counter[COUNTER_XMIT_DISCARDS]++;
-		flight_lost(fabric, flight, DISCARD_ROUTE);
-		return false;
-	}
-	if (!pkey_passes(node, out, from->info.partition_enforcement_outbound, flight)) {
-		from->counter[COUNTER_XMIT_CONSTRAINT]++;
-		flight_lost(fabric, flight, DISCARD_PORT);
+	if (discard) {
+		from->counter[discard == DISCARD_PKEY ? COUNTER_XMIT_CONSTRAINT
+						      : COUNTER_XMIT_DISCARDS]++;
+		flight_lost(fabric, flight, discard);
 		return false;
 	}
 	if (++flight->hops > HOPS_MAX) {
@@ -264,7 +295,7 @@ static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned 
 	}
 	fabric->statistics.hops++;
 	to = &fabric->node[from->peer].port[from->peer_port];
-	flight_count(flight, from, to);
+	flight_count(flight, from, to, 1);
 	if (fabric->ops.packet)
 		flight_show(fabric, flight, out, from);
 	if (flight_is_hit(fabric, flight, to)) {
@@ -273,17 +304,12 @@ static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned 
 		flight_lost(fabric, flight, DISCARD_ERROR);
 		return false;
 	}
-	if (!management) {
-		if (to->info.port_state < FABRIC_PORT_ARMED) {
-			flight_lost(fabric, flight, DISCARD_DOWN);
-			return false;
-		}
+	discard = forward_entry(&fabric->node[from->peer], flight, from->peer_port);
+	if (discard != DISCARD_DOWN && !flight_is_smp(flight))
 		link_event(fabric, from->peer, from->peer_port, PORT_DATA, true);
-	}
-	if (!pkey_passes(&fabric->node[from->peer], from->peer_port,
-			 to->info.partition_enforcement_inbound, flight)) {
-		to->counter[COUNTER_RCV_CONSTRAINT]++;
-		flight_lost(fabric, flight, DISCARD_PORT);
+	if (discard) {
+		to->counter[COUNTER_RCV_CONSTRAINT] += discard == DISCARD_PKEY;
+		flight_lost(fabric, flight, discard);
 		return false;
 	}
 	flight->port = from->peer_port;
@@ -293,6 +319,35 @@ static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned 
 }
 
 /* ---- at its end ---- */
+
+/* Data at its end, or a copy of what its own HCA loops back. */
+static void flight_arrive_data(struct fabric *fabric, const struct flight *flight, unsigned port)
+{
+	struct fabric_port *at = &fabric->node[flight->node].port[port], *before = at;
+	enum fabric_arrival arrival = FABRIC_NOBODY;
+
+	if (at->state != PORT_ACTIVE && at->state != PORT_ARMED) {
+		flight_lost(fabric, flight, DISCARD_DOWN);
+		return;
+	}
+	flight_write_vl(flight);
+	if (fabric->ops.arrive)
+		arrival = fabric->ops.arrive(fabric->context, flight->node, port, flight->data,
+					     flight->bytes);
+	if (arrival == FABRIC_TAKEN) {
+		fabric->statistics.data_delivered++;
+		return;
+	}
+	if (arrival == FABRIC_FULL) {
+		/* Its buffers are full, there are no credits: the switch before it discards it. */
+		if (flight->hops && at->peer != FABRIC_NONE) {
+			before = &fabric->node[at->peer].port[at->peer_port];
+			flight_count(flight, before, at, -1);
+		}
+		before->counter[COUNTER_XMIT_DISCARDS]++;
+	}
+	flight_lost(fabric, flight, arrival == FABRIC_FULL ? DISCARD_FULL : DISCARD_NOBODY);
+}
 
 static void flight_deliver(struct fabric *fabric, const struct flight *flight, unsigned port)
 {
@@ -310,18 +365,21 @@ static void flight_deliver(struct fabric *fabric, const struct flight *flight, u
 		.flow_label = flight->grh.flowlabel,
 	};
 
+	if (flight->data) {
+		flight_arrive_data(fabric, flight, port);
+		return;
+	}
 	if (at->info.lid && flight->dlid < LID_MULTICAST)
 		from.path_bits = (uint8_t)(flight->dlid ^ at->info.lid);
 	memcpy(from.gid, flight->grh.sgid, sizeof(from.gid));
 	if (!flight_is_smp(flight)) {
-		unsigned index = 0, count = port_pkeys(node, port);
+		unsigned index = port_find_pkey(node, port, flight->pkey);
+		unsigned count = port_pkeys(node, port);
 
 		if (at->state != PORT_ACTIVE && at->state != PORT_ARMED) {
 			flight_lost(fabric, flight, DISCARD_DOWN);
 			return;
 		}
-		while (index < count && !pkeys_match(port_pkey(node, at, index), flight->pkey))
-			index++;
 		if (index == count || flight->qkey != QKEY_GSI) {
 			uint16_t *violations = index == count ? &at->info.p_key_violations :
 								&at->info.q_key_violations;
@@ -464,4 +522,72 @@ void flights_run(struct fabric *fabric)
 			flight_lost(fabric, &flight, DISCARD_OTHER);
 	}
 	fabric->busy = false;
+}
+
+/* ---- data ---- */
+
+/* False: no packet of data, LRH to ICRC. What is in the flight then is what the LRH and BTH say. */
+static bool flight_parse(struct flight *flight, uint8_t *data, size_t bytes)
+{
+	const struct opcode *op;
+	size_t headers = IB_LRH_BYTES;
+	const uint8_t *bth;
+
+	if (bytes < IB_LRH_BYTES + BTH_BYTES + ICRC_BYTES || bytes > FABRIC_PACKET_MAX ||
+	    (get_be16(data + 4) & 0x7ffu) * 4 != bytes || data[0] & 0xf)
+		return false;
+	if ((data[1] & 3) == IB_LNH_GRH)
+		headers += IB_GRH_BYTES;
+	else if ((data[1] & 3) != IB_LNH_BTH)
+		return false;
+	if (bytes < headers + BTH_BYTES + ICRC_BYTES)
+		return false;
+	if (headers > IB_LRH_BYTES &&
+	    (data[IB_LRH_BYTES] >> 4 != 6 || data[IB_LRH_BYTES + 6] != IB_NEXT_HEADER_BTH ||
+	     get_be16(data + IB_LRH_BYTES + 4) != bytes - headers))
+		return false;
+	bth = data + headers;
+	op = opcode_get(bth[0]);
+	headers += op ? op->header_bytes : BTH_BYTES;
+	if (bytes < headers + ICRC_BYTES)
+		return false;
+	flight->has_grh = (data[1] & 3) == IB_LNH_GRH;
+	flight->sl = data[1] >> 4;
+	flight->dlid = get_be16(data + 2);
+	flight->slid = get_be16(data + 6);
+	flight->pkey = get_be16(bth + 2);
+	flight->dest_qpn = get_be32(bth + 4) & QPN_MASK;
+	flight->data = data;
+	flight->bytes = (unsigned)bytes;
+	flight->payload = (unsigned)(bytes - headers - ICRC_BYTES);
+	return flight->dest_qpn > QPN_GSI && flight->dlid && flight->dlid != LID_PERMISSIVE;
+}
+
+int fabric_send_packet(struct fabric *fabric, uint32_t node, uint32_t port, uint8_t *data,
+		       size_t bytes, uint64_t now_us)
+{
+	struct fabric_port *at = fabric_port_at(fabric, node, port);
+	struct flight flight = { .node = node, .port = port, .from_program = true };
+
+	assert(!fabric->busy);
+	if (!at || (port && node_is_switch(&fabric->node[node])) ||
+	    !flight_parse(&flight, data, bytes))
+		return EINVAL;
+	if (!port_has_lid(at, flight.slid))
+		return EADDRNOTAVAIL;
+	fabric_pass(fabric, now_us);
+	fabric->statistics.data_sent++;
+	if (!fabric->node[node].powered || at->state != PORT_ACTIVE) {
+		at->counter[COUNTER_XMIT_DISCARDS]++;
+		flight_lost(fabric, &flight, DISCARD_DOWN);
+		return 0;
+	}
+	/* Switches send no copy back: others at this port get theirs from their HCA. */
+	flight_write_vl(&flight);
+	if (flight_is_multicast(&flight) && fabric->ops.arrive &&
+	    fabric->ops.arrive(fabric->context, node, port, data, bytes) == FABRIC_TAKEN)
+		fabric->statistics.data_delivered++;
+	flight_start(fabric, &flight);
+	flights_run(fabric);
+	return 0;
 }

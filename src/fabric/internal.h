@@ -42,7 +42,7 @@
 #define WIDTH_2X		16u
 #define WIDTHS_ALL		31u
 
-enum trap_kind { TRAP_LINK_STATE, TRAP_CAPABILITY, TRAP_MKEY, TRAP_KINDS };
+enum trap_kind { TRAP_LINK_STATE, TRAP_CAPABILITY, TRAP_MKEY, TRAP_PKEY, TRAP_QKEY, TRAP_KINDS };
 
 /* A notice on its way to the subnet manager, repeated until it is repressed. */
 struct trap {
@@ -107,7 +107,7 @@ struct fabric_node {
 	unsigned positions;
 };
 
-/* A MAD on its way. */
+/* A packet on its way: a MAD, or data, whose bytes are its sender's and there until it has ended. */
 struct flight {
 	uint32_t node, port; /* where it is; port: of entry, or of a program that sends */
 	bool from_program, from_sma;	/* it starts here */
@@ -115,8 +115,10 @@ struct flight {
 	uint16_t slid, dlid, pkey;
 	uint32_t source_qpn, dest_qpn, qkey;
 	bool has_grh;
-	struct ib_grh grh;
+	struct ib_grh grh;		/* of a MAD, as the QPs and the Q_Key; data has its own */
 	unsigned hops;
+	uint8_t *data;			/* LRH to ICRC; NULL: a MAD */
+	unsigned bytes, payload;	/* of data: all, and what the MTU limits */
 	uint8_t mad[MAD_BYTES];
 };
 
@@ -199,6 +201,15 @@ bool port_has_lid(const struct fabric_port *port, uint16_t lid);
 uint16_t port_pkey(const struct fabric_node *node, const struct fabric_port *port, unsigned index);
 unsigned port_pkeys(const struct fabric_node *node, unsigned port);
 uint8_t port_sl_to_vl(const struct fabric_port *port, unsigned in, uint8_t sl);
+unsigned port_vls(const struct fabric_port *port);	/* operational ones, without VL15 */
+unsigned port_mtu(const struct fabric_port *port);	/* NeighborMTU, in bytes */
+/* IBTA 10.9.3: the low 15 bits are equal, and one of both is a full member. */
+static inline bool pkeys_match(uint16_t a, uint16_t b)
+{
+	return (a & 0x7fff) && !((a ^ b) & 0x7fff) && (a | b) & 0x8000;
+}
+/* The row of a port's table that lets a P_Key through; the size of the table: none does. */
+unsigned port_find_pkey(const struct fabric_node *node, unsigned port, uint16_t pkey);
 uint8_t node_lft(const struct fabric_node *node, uint16_t lid);
 /* The ports to which a switch copies packets to an MLID; false: it has none. @mask: a bit a port.
  */
@@ -217,13 +228,20 @@ void link_try(struct fabric *fabric, uint32_t node, unsigned port);
 
 enum verdict { VERDICT_DELIVER, VERDICT_OUT, VERDICT_COPY, VERDICT_DROP };
 enum discard {
+	DISCARD_NONE,
 	DISCARD_DOWN,
 	DISCARD_ROUTE,
 	DISCARD_SMI,
 	DISCARD_MKEY,
 	DISCARD_PORT,
 	DISCARD_OTHER,
-	DISCARD_ERROR
+	DISCARD_ERROR,
+	DISCARD_VL,
+	DISCARD_MTU,
+	DISCARD_PKEY,
+	DISCARD_NOBODY,
+	DISCARD_FULL,
+	DISCARDS
 };
 
 struct decision {
@@ -235,6 +253,11 @@ struct decision {
 
 /* What a node does with a packet; the packet's own path and LIDs may be changed. */
 struct decision forward(const struct fabric_node *node, struct flight *flight);
+/* Whether a node sends a packet by a port, on *vl; and whether the port at the other end takes it. */
+enum discard forward_exit(const struct fabric_node *node, const struct flight *flight, unsigned out,
+			  uint8_t *vl);
+enum discard forward_entry(const struct fabric_node *node, const struct flight *flight,
+			   unsigned in);
 void flight_start(struct fabric *fabric, const struct flight *flight);
 /* Until nothing is on its way. */
 void flights_run(struct fabric *fabric);

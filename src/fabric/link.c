@@ -67,6 +67,8 @@ static void link_enter(struct fabric *fabric, uint32_t node, unsigned port, enum
 		fabric_event_at(fabric, node, port, FABRIC_EVENT_PORT_ACTIVE);
 	else if (before == PORT_ACTIVE)
 		fabric_event_at(fabric, node, port, FABRIC_EVENT_PORT_ERROR);
+	else
+		fabric_event_at(fabric, node, port, FABRIC_EVENT_OTHER);
 	if (node_is_switch(at) && !by_sm &&
 	    port_state_logical(before) != port_state_logical(next)) {
 		at->switch_info.port_state_change = 1;
@@ -144,6 +146,7 @@ int fabric_set_power(struct fabric *fabric, uint32_t node, bool on, uint64_t now
 		if (!on && end->state == PORT_ACTIVE)
 			fabric_event_at(fabric, node, port, FABRIC_EVENT_PORT_ERROR);
 		port_reset(at, port);
+		fabric_event_at(fabric, node, port, FABRIC_EVENT_OTHER);
 	}
 	if (!on)
 		node_forget(at);

@@ -194,11 +194,33 @@ uint16_t port_pkey(const struct fabric_node *node, const struct fabric_port *por
 	return port->pkeys[index];
 }
 
+unsigned port_find_pkey(const struct fabric_node *node, unsigned port, uint16_t pkey)
+{
+	unsigned index = 0, count = port_pkeys(node, port);
+
+	while (index < count && !pkeys_match(port_pkey(node, &node->port[port], index), pkey))
+		index++;
+	return index;
+}
+
+unsigned port_vls(const struct fabric_port *port)
+{
+	static const uint8_t by_code[] = { 1, 1, 2, 4, 8, 15 };
+	unsigned code = port->info.operational_vls;
+
+	return code < sizeof(by_code) ? by_code[code] : 15;
+}
+
+unsigned port_mtu(const struct fabric_port *port)
+{
+	return 128u << port->info.neighbor_mtu;
+}
+
 /* Before anybody sets it: the SL's own number, as far as there are VLs. */
 uint8_t port_sl_to_vl(const struct fabric_port *port, unsigned in, uint8_t sl)
 {
 	if (!port->sl_to_vl)
-		return sl % 8;
+		return (uint8_t)(sl % (port_vls(port) < 8 ? port_vls(port) : 8));
 	return sl & 1 ? port->sl_to_vl[in][sl / 2] & 0xf : port->sl_to_vl[in][sl / 2] >> 4;
 }
 

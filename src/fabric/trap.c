@@ -5,6 +5,7 @@
  * what happens meanwhile makes one more, afterwards (o14-2). Without a LID, a manager's LID or an
  * active port there is nobody to tell: the manager sees it in its next sweep.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -211,6 +212,37 @@ void trap_mkey(struct fabric *fabric, uint32_t node, unsigned port, const struct
 	}
 	trap_notice(&notice, RECORD_TRAP_256, &details, data);
 	trap_raise(fabric, node, port, TRAP_MKEY, data);
+}
+
+int fabric_violated(struct fabric *fabric, uint32_t node, uint32_t port,
+		    const struct fabric_violation *violation, uint64_t now_us)
+{
+	struct fabric_port *at = fabric_port_at(fabric, node, port);
+	uint16_t *violations;
+	struct ib_trap_257 details = {
+		.lidaddr1 = violation->source_lid, .lidaddr2 = violation->dest_lid,
+		.key = violation->key, .sl = violation->sl,
+		.qp1 = violation->source_qpn, .qp2 = violation->dest_qpn,
+	};
+	struct ib_notice notice = {
+		.is_generic = 1, .type = TYPE_SECURITY,
+		.trap_number = violation->is_qkey ? 258 : 257,
+	};
+	uint8_t data[SMP_DATA_BYTES];
+
+	if (!at || (port && node_is_switch(&fabric->node[node])))
+		return EINVAL;
+	fabric_pass(fabric, now_us);
+	violations = violation->is_qkey ? &at->info.q_key_violations : &at->info.p_key_violations;
+	*violations += *violations != UINT16_MAX;
+	memcpy(details.gidaddr1, violation->source_gid, sizeof(details.gidaddr1));
+	memcpy(details.gidaddr2, violation->dest_gid, sizeof(details.gidaddr2));
+	notice.producer_type = trap_producer(&fabric->node[node]);
+	notice.issuer_lid = at->info.lid;
+	trap_notice(&notice, RECORD_TRAP_257, &details, data);
+	trap_raise(fabric, node, port, violation->is_qkey ? TRAP_QKEY : TRAP_PKEY, data);
+	traps_due(fabric);
+	return 0;
 }
 
 /* ---- time ---- */

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The way of one data packet, said in words: the same forward(), forward_exit() and forward_entry()
+ * that move real ones, without moving anything.
+ *
+ *	host1: SL2VL[3] = VL 3, out by [1], Active, MTU 4096
+ *	sw1: LFT[9] = 3, in by [1], SL2VL[1>3][3] = VL 3, Active, MTU 4096
+ *	sw2: LFT[9] = 255: ...
+ */
+#include <string.h>
+
+#include "fabric/internal.h"
+#include "wire/qpn.h"
+
+#define ROUTE_HOPS	64u
+
+static const char *route_state(const struct fabric_port *port)
+{
+	static const char *const names[] = { "?", "Down", "Init", "Armed", "Active" };
+
+	return port->info.port_state < sizeof(names) / sizeof(names[0])
+		       ? names[port->info.port_state] : "?";
+}
+
+/* The row of the P_Key table at a switch's port, if the port enforces it. */
+static void route_print_pkey(const struct fabric_node *node, unsigned port, bool enforced,
+			     const char *way, uint16_t pkey, FILE *out)
+{
+	unsigned index = port_find_pkey(node, port, pkey);
+
+	if (!enforced || !node_is_switch(node))
+		return;
+	if (index < port_pkeys(node, port))
+		fprintf(out, ", P_Key %s: [%u][%u] = 0x%04x", way, port, index,
+			port_pkey(node, &node->port[port], index));
+	else
+		fprintf(out, ", P_Key %s: not in the table of [%u]", way, port);
+}
+
+/* Why a node sends it nowhere. */
+static void route_print_drop(const struct fabric_node *node, const struct flight *flight, FILE *out)
+{
+	unsigned row = node_lft(node, flight->dlid);
+
+	if (!node_is_switch(node))
+		fprintf(out, "%s: a host, which forwards nothing, and LID %u is not its own: the "
+			"table before it is wrong\n", node->id, flight->dlid);
+	else if (row == 255)
+		fprintf(out, "%s: LFT[%u] = 255: the subnet manager has not programmed it; does "
+			"opensm run?\n", node->id, flight->dlid);
+	else if (row == flight->port && !flight->from_program)
+		fprintf(out, "%s: LFT[%u] = %u: back to where it came from\n", node->id,
+			flight->dlid, row);
+	else
+		fprintf(out, "%s: LFT[%u] = %u: no such port\n", node->id, flight->dlid, row);
+}
+
+/* Why a port does not send it. */
+static void route_print_stop(const struct fabric_node *node, const struct flight *flight,
+			     unsigned number, enum discard discard, FILE *out)
+{
+	const struct fabric_port *port = &node->port[number];
+	unsigned vl = port_sl_to_vl(port, node_is_switch(node) ? flight->port : 0, flight->sl);
+
+	fprintf(out, "%s[%u]: ", node->id, number);
+	switch (discard) {
+	case DISCARD_DOWN:
+		if (port->peer == FABRIC_NONE)
+			fprintf(out, "no cable\n");
+		else if (port->info.port_state == FABRIC_PORT_DOWN)
+			fprintf(out, "Down%s\n", port->plugged ? "" : ": its cable is pulled");
+		else
+			fprintf(out, "%s, and not Active: it sends no data until the subnet manager "
+				"says so; does opensm run?\n", route_state(port));
+		break;
+	case DISCARD_VL:
+		fprintf(out, "SL %u goes to VL %u: %s\n", flight->sl, vl,
+			vl == IB_VL_MANAGEMENT ? "which means that it is discarded"
+					       : "which is not operational there");
+		break;
+	case DISCARD_MTU:
+		fprintf(out, "%u bytes are more than the MTU of the link, %u\n", flight->payload,
+			port_mtu(port));
+		break;
+	default:
+		fprintf(out, "P_Key 0x%04x is not in its table, and it lets no other out\n",
+			flight->pkey);
+	}
+}
+
+static void route_print_refusal(const struct fabric_node *node, unsigned number,
+				const struct flight *flight, enum discard discard, FILE *out)
+{
+	if (discard == DISCARD_PKEY)
+		fprintf(out, "%s[%u]: P_Key 0x%04x is not in its table, and it lets no other in\n",
+			node->id, number, flight->pkey);
+	else
+		fprintf(out, "%s[%u]: %s: it takes no data until the subnet manager says so; does "
+			"opensm run?\n", node->id, number, route_state(&node->port[number]));
+}
+
+/* A node's line, up to the port by which it leaves. */
+static void route_print_hop(const struct fabric_node *node, const struct flight *flight,
+			    unsigned number, unsigned vl, FILE *out)
+{
+	const struct fabric_port *port = &node->port[number];
+
+	if (node_is_switch(node))
+		fprintf(out, "%s: LFT[%u] = %u, in by [%u], SL2VL[%u>%u][%u] = VL %u", node->id,
+			flight->dlid, number, flight->port, flight->port, number, flight->sl, vl);
+	else
+		fprintf(out, "%s: out by [%u], SL2VL[%u] = VL %u", node->id, number, flight->sl,
+			vl);
+	fprintf(out, ", %s, MTU %u", route_state(port), port_mtu(port));
+	route_print_pkey(node, number, port->info.partition_enforcement_outbound, "out",
+			 flight->pkey, out);
+	fputc('\n', out);
+}
+
+bool fabric_print_route(const struct fabric *fabric, const struct fabric_question *question,
+			FILE *out)
+{
+	const struct fabric_port *at = fabric_port_at(fabric, question->node, question->port);
+	struct flight flight = {
+		.node = question->node, .port = question->port, .from_program = true,
+		.dlid = question->dlid, .pkey = question->pkey, .sl = question->sl,
+		.payload = question->payload, .dest_qpn = QPN_GSI + 1,
+		.data = (uint8_t[1]){ 0 },	/* it is data; nobody looks at its bytes */
+	};
+
+	if (!at || !question->dlid || question->dlid >= LID_MULTICAST) {
+		fprintf(out, "LID %u: no LID of a port\n", question->dlid);
+		return false;
+	}
+	flight.slid = at->info.lid;
+	if (at->state != PORT_ACTIVE) {
+		route_print_stop(&fabric->node[flight.node], &flight, flight.port, DISCARD_DOWN, out);
+		return false;
+	}
+	for (unsigned hop = 0; hop < ROUTE_HOPS; hop++) {
+		const struct fabric_node *node = &fabric->node[flight.node];
+		struct decision decision = forward(node, &flight);
+		enum discard discard;
+		uint8_t vl;
+
+		if (!node->powered) {
+			fprintf(out, "%s: off\n", node->id);
+			return false;
+		}
+		if (decision.verdict == VERDICT_DELIVER) {
+			fprintf(out, "%s: arrived%s\n", node->id,
+				hop ? "" : ", within the HCA: it does not leave");
+			return true;
+		}
+		if (decision.verdict != VERDICT_OUT) {
+			route_print_drop(node, &flight, out);
+			return false;
+		}
+		discard = forward_exit(node, &flight, decision.port, &vl);
+		if (!discard || discard == DISCARD_PKEY || discard == DISCARD_MTU)
+			route_print_hop(node, &flight, decision.port, vl, out);
+		else if (node_is_switch(node))
+			fprintf(out, "%s: LFT[%u] = %u\n", node->id, flight.dlid, decision.port);
+		if (discard) {
+			route_print_stop(node, &flight, decision.port, discard, out);
+			return false;
+		}
+		at = &node->port[decision.port];
+		flight.node = at->peer;
+		flight.port = at->peer_port;
+		flight.from_program = false;
+		node = &fabric->node[flight.node];
+		discard = forward_entry(node, &flight, flight.port);
+		if (discard) {
+			route_print_refusal(node, flight.port, &flight, discard, out);
+			return false;
+		}
+		if (node->port[flight.port].info.partition_enforcement_inbound &&
+		    node_is_switch(node)) {
+			fprintf(out, "%s[%u]", node->id, flight.port);
+			route_print_pkey(node, flight.port, true, "in", flight.pkey, out);
+			fputc('\n', out);
+		}
+	}
+	fprintf(out, "after %u hops still not there: a loop of tables\n", ROUTE_HOPS);
+	return false;
+}

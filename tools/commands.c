@@ -59,6 +59,14 @@ static const struct command_option control_options[] = {
 	{ NULL, 0, NULL, NULL },
 };
 
+static const struct command_option route_options[] = {
+	{ "--sl",	0, "N", "service level of the packet, 0 to 15; otherwise 0" },
+	{ "--pkey",	0, "N", "its P_Key; otherwise 0xffff" },
+	{ "--bytes",	0, "N", "of its payload, for the MTUs; otherwise 256" },
+	{ "--fabric",	0, "NAME", "which one; VERBATIM_FABRIC, or the only one that runs" },
+	{ NULL, 0, NULL, NULL },
+};
+
 static const struct command_option link_options[] = {
 	{ "--json",	'j', NULL, "of show: for programs, with the keys of rdma -j link show" },
 	{ NULL, 0, NULL, NULL },
@@ -153,6 +161,12 @@ const struct command commands[] = {
 	  .text = "switch a node of a virtual fabric off, or on",
 	  .options = control_options,
 	  .examples = "verbatim node sw2 off\n" },
+	{ .name = "route", .run = route_command,
+	  .arguments = "FROM TO [--sl N] [--pkey N] [--bytes N] [--fabric NAME]",
+	  .text = "show the way of a packet through a virtual fabric, with the row of each\n"
+		  "table that decides, and where and why it ends",
+	  .options = route_options,
+	  .examples = "verbatim route host1 host2 --sl 3\tnodes, ports as host1[2], or LIDs\n" },
 	{ .name = "trace", .run = trace_command, .operand = OPERAND_PROGRAM, .runs_program = true,
 	  .arguments = "-o FILE | --text [OPTION]... [--] PROGRAM [ARGUMENT]... | -p PID",
 	  .text = "record packets, calls and completions of a program and all that it starts",

@@ -96,6 +96,7 @@ int homework_command(int argc, char **argv);
 int stats_command(int argc, char **argv);
 int fabric_command(int argc, char **argv);
 int cable_command(int argc, char **argv);
+int route_command(int argc, char **argv);
 int node_command(int argc, char **argv);
 int top_command(int argc, char **argv);
 /* End with NULL. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Fuzz target: what programs may say to the process of a fabric, over its control socket and over
- * descriptors for MADs. The input is a row of steps of up to three programs: they come and go, send
- * bytes, questions with heads that are right, MADs of agents that they have, read or do not, and
- * time passes. Memory stays in bounds (ASan), and a well-behaved program is answered in the end.
+ * descriptors for MADs, and connections of data. The input is a row of steps of up to three programs:
+ * they come and go, send bytes, questions with heads that are right, MADs of agents that they have,
+ * packets, read or do not, and time passes. Memory stays in bounds (ASan), and a well-behaved program
+ * is answered in the end.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +13,11 @@
 
 #include "../../tools/fabric/console.c"
 #include "../../tools/fabric/console_counter.c"
+#include "../../tools/fabric/data.c"
 #include "../../tools/fabric/issm.c"
 #include "../../tools/fabric/sysfs.c"
 #include "../../tools/fabric/visitor.c"
+#include "fabric/internal.h"
 #include "input.h"
 
 #define PROGRAMS	3
@@ -74,6 +77,10 @@ void room_ports(const struct room *room, uint32_t host,
 	take(context, &port, host);
 }
 
+void room_fill_port(const struct room *room, uint32_t node, uint32_t number, struct ctl_port *port)
+{
+}
+
 bool room_find_device(const struct room *room, uint32_t host, const char *device, uint32_t port,
 		      uint32_t *node, struct ctl_port *found)
 {
@@ -88,6 +95,17 @@ static void ctl_deliver(void *context, uint32_t node, uint32_t port, const uint8
 			const struct fabric_address *from)
 {
 	agents_deliver(room.agents, node, port, mad, from, room.now_us);
+}
+
+static enum fabric_arrival ctl_arrive(void *context, uint32_t node, uint32_t port,
+				      const uint8_t *packet, size_t bytes)
+{
+	return data_arrive(&room, node, port, packet, bytes);
+}
+
+static void ctl_event(void *context, uint32_t node, uint32_t port, enum fabric_event event)
+{
+	data_event(&room, node, port, event);
 }
 
 /* ---- programs ---- */
@@ -123,11 +141,12 @@ static void program_go(struct program *program)
 	program->fd = -1;
 }
 
-static void program_ask(struct program *program, unsigned kind, const void *body, size_t bytes)
+static void program_ask(struct program *program, unsigned kind, uint64_t value, const void *body,
+			size_t bytes)
 {
 	uint8_t message[sizeof(struct ctl_head) + BODY];
 	struct ctl_head head = { .magic = CTL_MAGIC, .version = CTL_VERSION,
-				 .kind = (uint16_t)kind, .bytes = (uint32_t)bytes };
+				 .kind = (uint16_t)kind, .bytes = (uint32_t)bytes, .value = value };
 
 	memcpy(message, &head, sizeof(head));
 	memcpy(message + sizeof(head), body, bytes);
@@ -147,6 +166,7 @@ static void room_turn(struct program *programs)
 	for (unsigned i = 0; i < PROGRAMS; i++)
 		if (programs[i].fd >= 0 && programs[i].visitor->gone)
 			program_go(&programs[i]);
+	data_timer(&room);
 	visitors_reap(&room);
 }
 
@@ -161,7 +181,7 @@ static void program_open(struct program *program, struct program *programs, uint
 	uint32_t id = AGENTS_ANY;
 
 	strcpy(place.node, what & 8 ? "host1" : "host2");
-	program_ask(program, CTL_OPEN, &place, sizeof(place));
+	program_ask(program, CTL_OPEN, 0, &place, sizeof(place));
 	room_turn(programs);
 	if (program->fd >= 0 && program->visitor->file)
 		agents_register(program->visitor->file, &request, &id);
@@ -173,13 +193,56 @@ static void input_bytes(struct input *input, uint8_t *bytes, size_t length)
 		*bytes++ = next8(input);
 }
 
+/* QPs of host1 or host2, with a slot, and LIDs as a subnet manager would give them. */
+static void program_attach(struct program *program, struct program *programs, uint8_t what)
+{
+	struct ctl_place place = { .port = 1 };
+
+	strcpy(place.node, what & 1 ? "host1" : "host2");
+	program_ask(program, CTL_ATTACH, 0, &place, sizeof(place));
+	program_ask(program, CTL_SLOT, 1 + what % 4u, NULL, 0);
+	room_turn(programs);
+	for (uint32_t node = 1; node < 3; node++) {
+		struct fabric_port *port = fabric_port_at(room.fabric, node, 1);
+
+		port->info.lid = (uint16_t)node;
+		port->state = PORT_ACTIVE;
+		room.fabric->node[0].port[node].state = PORT_ACTIVE;
+		room.fabric->node[0].switch_info.linear_fdb_top = 2;
+		if (!room.fabric->node[0].lft[0])
+			room.fabric->node[0].lft[0] = calloc(1, LFT_BLOCK);
+		if (room.fabric->node[0].lft[0])
+			room.fabric->node[0].lft[0][node] = (uint8_t)node;
+	}
+}
+
+/* A packet whose headers mostly fit. */
+static void program_packet(struct program *program, struct input *input, uint8_t what)
+{
+	uint8_t packet[BODY / 2];
+	size_t bytes = 24 + what % 48u * 4;
+	uint32_t port = 1 + (what == 255);
+
+	input_bytes(input, packet, bytes);
+	packet[0] &= 0xf0;
+	packet[1] = (uint8_t)((packet[1] & 0xf0) | (packet[1] & 1 ? IB_LNH_GRH : IB_LNH_BTH));
+	put_be16(packet + 4, (uint16_t)(bytes / 4));
+	packet[6] = 0;
+	packet[7] = 1 + packet[7] % 2;
+	if (packet[3] & 0x80) {
+		put_be16(packet + 2, 1 + packet[3] % 2);
+		put_be32(packet + 12, (1 + packet[12] % 5u) << QP_INDEX_BITS);
+	}
+	program_ask(program, CTL_DATA, port, packet, bytes);
+}
+
 static void step(struct program *programs, struct input *input)
 {
 	struct program *program = &programs[next8(input) % PROGRAMS];
 	uint8_t what = next8(input), kind = next8(input), bytes[BODY] = { 0 };
 	size_t length = (size_t)kind * 2 < BODY ? (size_t)kind * 2 : BODY;
 
-	switch (what % 8) {
+	switch (what % 10) {
 	case 0:
 		program_come(program);
 		break;
@@ -192,10 +255,25 @@ static void step(struct program *programs, struct input *input)
 			send(program->fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL);
 		break;
 	case 3:
-		length = kind % 8 == CTL_REGISTER || kind % 8 == CTL_UNREGISTER ?
-			 sizeof(struct ctl_agent) : sizeof(struct ctl_place) + (kind >> 3);
+		switch (kind % 16) {
+		case CTL_REGISTER:
+		case CTL_UNREGISTER:
+			length = sizeof(struct ctl_agent);
+			break;
+		case CTL_GROUP:
+			length = sizeof(struct ctl_group);
+			break;
+		case CTL_VIOLATION:
+			length = sizeof(struct ctl_violation);
+			break;
+		case CTL_ROUTE:
+			length = sizeof(struct ctl_route);
+			break;
+		default:
+			length = sizeof(struct ctl_place) + (kind >> 4);
+		}
 		input_bytes(input, bytes, length);
-		program_ask(program, kind % 8, bytes, length);
+		program_ask(program, kind % 16, next8(input), bytes, length);
 		break;
 	case 4:
 		program_open(program, programs, kind);
@@ -211,6 +289,12 @@ static void step(struct program *programs, struct input *input)
 	case 6:
 		program_drain(program);
 		break;
+	case 7:
+		program_attach(program, programs, kind);
+		break;
+	case 8:
+		program_packet(program, input, kind);
+		break;
 	default:
 		room.now_us += (uint64_t)kind << (what >> 3);
 		agents_timer(room.agents, room.now_us);
@@ -225,10 +309,10 @@ static void must_answer(struct program *programs)
 	struct ctl_place place = { .node = "host1" };
 	struct program last = { .fd = -1 };
 	struct ctl_head head;
-	uint8_t bytes[2048];
+	uint8_t bytes[4096];
 
 	program_come(&last);
-	program_ask(&last, CTL_PORTS, &place, sizeof(place));
+	program_ask(&last, CTL_PORTS, 0, &place, sizeof(place));
 	room_turn(programs);
 	if (recv(last.fd, bytes, sizeof(bytes), MSG_DONTWAIT) <= (ssize_t)sizeof(head))
 		abort();
@@ -240,7 +324,8 @@ static void must_answer(struct program *programs)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
 {
-	static const struct fabric_ops calls = { .deliver = ctl_deliver };
+	static const struct fabric_ops calls = { .deliver = ctl_deliver, .arrive = ctl_arrive,
+						 .event = ctl_event };
 	static const struct agents_ops agent_calls = { .receive = visitors_receive };
 	struct program programs[PROGRAMS] = { { .fd = -1 }, { .fd = -1 }, { .fd = -1 } };
 	struct input input = { data, length };
@@ -264,6 +349,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
 	for (unsigned i = 0; i < PROGRAMS; i++)
 		program_go(&programs[i]);
 	visitors_close(&room);
+	data_close(&room);
 	issm_close(&room);
 	agents_free(room.agents);
 	fabric_free(room.fabric);

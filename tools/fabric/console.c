@@ -17,12 +17,12 @@
 
 #include "base/nearest.h"
 #include "base/text.h"
+#include "wire/packet.h"
 
-#define WORDS		8
+#define WORDS		12
 #define LINE_BYTES	1024
 #define US_PER_S	1000000u
 #define WAIT_UP_S	60u
-#define ROUTE_HOPS	64u
 #define CONSOLES_MAX	16u
 
 struct console {
@@ -224,61 +224,61 @@ static int lid_end(struct room *room, const char *text, uint32_t *node, uint32_t
 	return console_end_exists(room, &end, out) ? 0 : EINVAL;
 }
 
-/* Hop by hop, with the row of the table that decides. */
+/* "--sl 3", "--pkey 0x8001", "--bytes 2048": each behind the ends. False: it is none. */
+static bool route_option(struct fabric_question *question, const char *name, const char *text)
+{
+	uint64_t value;
+
+	if (!strcmp(name, "--sl") && text_number(text, 0, 15, &value))
+		question->sl = (uint8_t)value;
+	else if (!strcmp(name, "--pkey") && text_number(text, 1, UINT16_MAX, &value))
+		question->pkey = (uint16_t)value;
+	else if (!strcmp(name, "--bytes") && text_number(text, 0, 4096, &value))
+		question->payload = (unsigned)value;
+	else
+		return false;
+	return true;
+}
+
+/* Hop by hop, with the rows of the tables that decide. EHOSTUNREACH: it ends before. */
 static int word_route(struct room *room, int count, char **word, FILE *out)
 {
-	uint32_t node, port, to_node, to_port, out_port;
-	struct fabric_port_info here, target;
-	struct fabric_node_info info;
+	struct fabric_question question = { .pkey = PKEY_DEFAULT, .payload = 256 };
+	struct fabric_port_info target = { 0 };
+	uint32_t to_node, to_port;
+	bool right = count >= 3 && count % 2;
+	uint64_t lid;
 
-	if (count != 3) {
-		fprintf(out, "expected route FROM TO: nodes, ports or LIDs\n");
+	for (int i = 3; right && i < count; i += 2)
+		right = route_option(&question, word[i], word[i + 1]);
+	if (!right) {
+		fprintf(out, "expected route FROM TO [--sl 0..15] [--pkey N] [--bytes 0..4096]: "
+			"nodes, ports or LIDs\n");
 		return EINVAL;
 	}
-	if (lid_end(room, word[1], &node, &port, out) ||
-	    lid_end(room, word[2], &to_node, &to_port, out))
+	if (lid_end(room, word[1], &question.node, &question.port, out))
 		return EINVAL;
-	fabric_port_info(room->fabric, to_node, to_port, &target);
-	if (!target.lid) {
-		fprintf(out, "%s has no LID: no subnet manager has given it one\n",
-			console_node_name(room, to_node));
-		return 0;
+	/* A LID that no port has shows where it ends, too; of a port's LIDs this one is meant. */
+	if (text_number(word[2], 1, UINT16_MAX, &lid) &&
+	    fabric_find_node(room->fabric, word[2]) == FABRIC_NONE) {
+		question.dlid = (uint16_t)lid;
+		to_node = fabric_find_lid(room->fabric, question.dlid, &to_port);
+	} else {
+		if (lid_end(room, word[2], &to_node, &to_port, out))
+			return EINVAL;
+		fabric_port_info(room->fabric, to_node, to_port, &target);
+		question.dlid = target.lid;
+		if (!target.lid) {
+			fprintf(out, "%s has no LID: no subnet manager has given it one; does "
+				"opensm run?\n", console_node_name(room, to_node));
+			return EHOSTUNREACH;
+		}
 	}
-	fprintf(out, "from %s to LID %u of %s\n", console_node_name(room, node), target.lid,
-		console_node_name(room, to_node));
-	for (unsigned hop = 0; hop < ROUTE_HOPS; hop++) {
-		fabric_node_info(room->fabric, node, &info);
-		if (node == to_node) {
-			fprintf(out, "%s: arrived\n", info.id);
-			return 0;
-		}
-		out_port = info.type == FABRIC_SWITCH ? fabric_route(room->fabric, node, target.lid)
-						      : port;
-		if (info.type != FABRIC_SWITCH && hop) {
-			fprintf(out,
-				"%s: a host, which forwards nothing: the table before it is "
-				"wrong\n",
-				info.id);
-			return 0;
-		}
-		if (info.type == FABRIC_SWITCH)
-			fprintf(out, "%s: LFT[%u] = %u%s\n", info.id, target.lid, out_port,
-				out_port == 255
-					? ": no route: the subnet manager has not programmed it"
-					: "");
-		else
-			fprintf(out, "%s: by its port %u\n", info.id, out_port);
-		if (!fabric_port_info(room->fabric, node, out_port, &here) ||
-		    !room_is_cabled(room, &here)) {
-			if (out_port != 255)
-				fprintf(out, "%s[%u]: no cable\n", info.id, out_port);
-			return 0;
-		}
-		node = here.peer_node;
-		port = here.peer_port;
-	}
-	fprintf(out, "after %u hops still not there: a loop\n", ROUTE_HOPS);
-	return 0;
+	fprintf(out, "from %s to LID %u of %s, SL %u, P_Key 0x%04x, %u bytes\n",
+		console_node_name(room, question.node), question.dlid,
+		to_node == FABRIC_NONE ? "no port" : console_node_name(room, to_node), question.sl,
+		question.pkey, question.payload);
+	return fabric_print_route(room->fabric, &question, out) ? 0 : EHOSTUNREACH;
 }
 
 static int word_hosts(struct room *room, int count, char **word, FILE *out)
@@ -340,6 +340,13 @@ static int word_statistics(struct room *room, int count, char **word, FILE *out)
 	NUMBER(fabric, lost_port);
 	NUMBER(fabric, lost_other);
 	NUMBER(fabric, lost_error);
+	NUMBER(fabric, data_sent);
+	NUMBER(fabric, data_delivered);
+	NUMBER(fabric, lost_vl);
+	NUMBER(fabric, lost_mtu);
+	NUMBER(fabric, lost_pkey);
+	NUMBER(fabric, lost_nobody);
+	NUMBER(fabric, lost_full);
 	NUMBER(agents, written);
 	NUMBER(agents, received);
 	NUMBER(agents, timeouts);
@@ -518,7 +525,7 @@ static const struct word {
 	{ "cable", "NODE[PORT] pull|plug", word_cable, "without [PORT]: all of the node", false },
 	{ "node", "NODE on|off", word_node, "its power; when it is back it has forgotten all", false },
 	{ "show", "[NODE]", word_show, "nodes, ports, states, LIDs", true },
-	{ "route", "FROM TO", word_route, "hop by hop, as the forwarding tables say", true },
+	{ "route", "FROM TO [--sl N]", word_route, "hop by hop, as tables say; --pkey, --bytes", true },
 	{ "counter", "NODE[PORT] [NAME[+]=N ...]", console_word_counter,
 	  "+=: so many more each second; alone: those that are not 0", false },
 	{ "hosts", "", word_hosts, "names for VERBATIM_NODE", true },

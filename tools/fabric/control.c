@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * verbatim cable NODE[PORT] pull|plug, verbatim node NODE on|off: said to a fabric that runs, from
- * elsewhere than its console. Which fabric: --fabric NAME, or the setting VERBATIM_FABRIC, or the
- * only one that runs.
+ * verbatim cable NODE[PORT] pull|plug, verbatim node NODE on|off, verbatim route FROM TO: said to a
+ * fabric that runs, from elsewhere than its console. Which fabric: --fabric NAME, or the setting
+ * VERBATIM_FABRIC, or the only one that runs.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -66,7 +66,7 @@ static int say(const char *command, const char *given, const char *line)
 			     why);
 		close(fd);
 	}
-	if (err)
+	if (err && err != EHOSTUNREACH)		/* a route that ends is printed */
 		fprintf(stderr, "verbatim %s: %s\n", command, *why ? why : strerror(err));
 	return err ? EXIT_FAILURE : EXIT_SUCCESS;
 }
@@ -113,4 +113,36 @@ int cable_command(int argc, char **argv)
 int node_command(int argc, char **argv)
 {
 	return control_command(argc, argv, node_words, "verbatim node NODE on, or off");
+}
+
+int route_command(int argc, char **argv)
+{
+	struct option_reader reader = option_read(argc, argv);
+	const char *word, *fabric = NULL, *end[2] = { "", "" };
+	char line[CTL_BODY_MAX], options[CTL_BODY_MAX / 2] = "";
+	size_t used = 0;
+	int ends = 0;
+
+	while ((word = option_next(&reader))) {
+		if (!strcmp(word, "--fabric")) {
+			fabric = reader.value;
+		} else if (*word && used < sizeof(options)) {
+			used += (size_t)snprintf(options + used, sizeof(options) - used,
+						 " %s \"%s\"", word, reader.value);
+		} else if (ends < 2) {
+			end[ends++] = reader.value;
+		} else {
+			return usage_error(argv[0], "unexpected argument '%s'", reader.value);
+		}
+	}
+	if (reader.wrong)
+		return EXIT_USAGE;
+	if (ends != 2)
+		return usage_error(argv[0], "expected verbatim route FROM TO: nodes, ports or LIDs");
+	if (strchr(end[0], '"') || strchr(end[1], '"') || used >= sizeof(options) ||
+	    snprintf(line, sizeof(line), "route \"%s\" \"%s\"%s", end[0], end[1], options) >=
+		    (int)sizeof(line))
+		return usage_error(argv[0], "'%.60s' and '%.60s' are no names of nodes", end[0],
+				   end[1]);
+	return say(argv[0], fabric, line);
 }

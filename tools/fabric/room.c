@@ -149,11 +149,11 @@ uint32_t room_find_host(const struct room *room, const char *name, char *why, si
 	return FABRIC_NONE;
 }
 
-static void fill_port(const struct room *room, uint32_t node, uint32_t number,
-		      struct ctl_port *port)
+void room_fill_port(const struct room *room, uint32_t node, uint32_t number, struct ctl_port *port)
 {
 	struct fabric_node_info info;
 	struct fabric_port_info state;
+	uint8_t gid[16];
 
 	fabric_node_info(room->fabric, node, &info);
 	fabric_port_info(room->fabric, node, number, &state);
@@ -181,6 +181,25 @@ static void fill_port(const struct room *room, uint32_t node, uint32_t number,
 	port->pkeys = state.pkeys < CTL_PKEYS_MAX ? state.pkeys : CTL_PKEYS_MAX;
 	for (unsigned i = 0; i < port->pkeys; i++)
 		port->pkey[i] = fabric_pkey(room->fabric, node, number, i);
+	port->vendor_id = info.vendor_id;
+	port->device_id = info.device_id;
+	port->cap_mask2 = state.cap_mask2;
+	port->mtu_cap = state.mtu_cap;
+	port->mtu_active = state.mtu_active;
+	port->vl_cap = state.vl_cap;
+	port->subnet_timeout = state.subnet_timeout;
+	port->init_type_reply = state.init_type_reply;
+	port->active_width = state.width_active;
+	port->active_speed = state.speed_active;
+	port->active_speed_ex = state.speed_active_ex;
+	port->mkey_violations = state.mkey_violations;
+	port->pkey_violations = state.pkey_violations;
+	port->qkey_violations = state.qkey_violations;
+	port->gids = state.gids < CTL_GIDS_MAX ? state.gids : CTL_GIDS_MAX;
+	memset(port->gid, 0, sizeof(port->gid));
+	for (unsigned i = 0; i < port->gids; i++)
+		if (fabric_gid(room->fabric, node, number, i, gid) && get_be64(gid + 8))
+			memcpy(port->gid[i], gid, sizeof(gid));
 }
 
 void room_ports(const struct room *room, uint32_t host,
@@ -201,10 +220,10 @@ void room_ports(const struct room *room, uint32_t host,
 		first = info.type == FABRIC_SWITCH ? 0 : 1;
 		last = info.type == FABRIC_SWITCH ? 0 : info.ports;
 		for (uint32_t number = first; number <= last; number++) {
-			struct ctl_port port = { .umad = umad++ };
+			struct ctl_port port = { .umad = umad++, .hca = device };
 
 			snprintf(port.device, sizeof(port.device), "vb_ib%u", device);
-			fill_port(room, node, number, &port);
+			room_fill_port(room, node, number, &port);
 			if (!take(context, &port, node))
 				return;
 		}
@@ -285,6 +304,13 @@ static void room_event(void *context, uint32_t node, uint32_t port, enum fabric_
 		room->look = true;
 	if (event == FABRIC_EVENT_PORT_ERROR)
 		room->is_up = false;
+	data_event(room, node, port, event);
+}
+
+static enum fabric_arrival room_arrive(void *context, uint32_t node, uint32_t port,
+				       const uint8_t *packet, size_t bytes)
+{
+	return data_arrive(context, node, port, packet, bytes);
 }
 
 static void room_packet(void *context, const struct fabric_packet *packet)
@@ -302,15 +328,20 @@ static void room_lost(void *context, uint32_t node, uint32_t port, const uint8_t
 
 	if (!room->verbose || !fabric_node_info(room->fabric, node, &info))
 		return;
-	room_say(room, "lost at %s[%u]: %s: class 0x%02x, method 0x%02x, attribute 0x%04x", info.id,
-		 port, why, mad[1], mad[3], get_be16(mad + 16));
+	if (mad)
+		room_say(room, "lost at %s[%u]: %s: class 0x%02x, method 0x%02x, attribute 0x%04x",
+			 info.id, port, why, mad[1], mad[3], get_be16(mad + 16));
+	else
+		room_say(room, "lost at %s[%u]: %s: a packet of data", info.id, port, why);
 }
 
 static const struct fabric_ops fabric_calls = { .deliver = room_deliver,
 						.event = room_event,
+						.arrive = room_arrive,
 						.lost = room_lost };
 static const struct fabric_ops traced_calls = { .deliver = room_deliver,
 						.event = room_event,
+						.arrive = room_arrive,
 						.lost = room_lost,
 						.packet = room_packet };
 static const struct agents_ops agents_calls = { .receive = visitors_receive };
@@ -336,6 +367,7 @@ static int room_timeout_ms(const struct room *room)
 
 	deadline_us = sooner(deadline_us, console_deadline_us(room));
 	deadline_us = sooner(deadline_us, sooner(child_deadline_us(room), room->pause_us));
+	deadline_us = sooner(deadline_us, data_deadline_us(room));
 	if (deadline_us == FABRIC_NEVER && !room->ended)
 		return -1;
 	ms = deadline_us <= now_us ? 0 : (deadline_us - now_us + US_PER_MS - 1) / US_PER_MS;
@@ -366,6 +398,7 @@ static void room_turn(struct room *room)
 	room->look = false;
 	console_timer(room);
 	child_timer(room);
+	data_timer(room);
 	visitors_reap(room);
 }
 
@@ -443,6 +476,7 @@ static void room_close(struct room *room)
 	child_end_all(room);
 	console_close_all(room);
 	visitors_close(room);
+	data_close(room);
 	issm_close(room);
 	agents_free(room->agents);
 	if (room->trace && fabric_trace_close(room->trace))
@@ -672,6 +706,20 @@ static int parse(int argc, char **argv, struct options *options)
 	return reader.wrong ? -1 : argc;
 }
 
+/* The same for files that describe the same: by it programs know a fabric again. 0: no memory. */
+static uint64_t subnet_hash(const struct fabric *fabric)
+{
+	char *text = fabric_print(fabric);
+	uint64_t hash = UINT64_C(14695981039346656037);
+
+	for (const char *c = text; c && *c; c++)
+		hash = (hash ^ (uint8_t)*c) * UINT64_C(1099511628211);
+	if (!text)
+		return 0;
+	free(text);
+	return hash;
+}
+
 static int room_script(struct room *room, const char *path)
 {
 	int err = console_script(room, path);
@@ -744,6 +792,7 @@ int fabric_command(int argc, char **argv)
 		say_errors(options.file, &errors);
 		return EXIT_FAILURE;
 	}
+	room.hash = subnet_hash(room.fabric);
 	name_from_file(options.file, name);
 	room.mode = options.mode;
 	room.name = options.name ? options.name : name;

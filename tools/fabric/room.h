@@ -5,6 +5,7 @@
  *
  *	room.c		one thread, asleep until a program, the console or a deadline wakes it
  *	visitor.c	programs: connections, questions (ib/protocol.h), what they have not read
+ *	data.c		packets from and to QPs of programs, events of their ports
  *	console.c	words of a person or a script, about cables and nodes
  *	issm.c		FIFOs that a subnet manager keeps open: the bit IsSM of its port
  *	sysfs.c		what the kernel would show of HCAs below /sys/class
@@ -59,6 +60,9 @@ struct room {
 	unsigned visitor_count;
 	uint64_t pause_us;		/* FABRIC_NEVER, or: out of descriptors until then */
 	uint64_t lost_mads;		/* of visitors that do not read */
+	struct data_plane *plane;	/* data.c; NULL: no program is attached */
+	size_t data_queued;		/* bytes that attached programs have not read */
+	uint64_t hash;			/* of the subnet that the file describes */
 	bool ended, is_up;
 	bool verbose;			/* each MAD that is lost is told */
 	bool look;			/* at whether all host ports are Active */
@@ -89,6 +93,8 @@ uint32_t room_find_host(const struct room *room, const char *name, char *why, si
 void room_ports(const struct room *room, uint32_t host,
 		bool (*take)(void *context, const struct ctl_port *port, uint32_t node),
 		void *context);
+/* What is now so of a port, but for its device's name and numbers. */
+void room_fill_port(const struct room *room, uint32_t node, uint32_t number, struct ctl_port *port);
 /* The node and port with this device name, at the host. False: there is none. */
 bool room_find_device(const struct room *room, uint32_t host, const char *device, uint32_t port,
 		      uint32_t *node, struct ctl_port *found);
@@ -102,6 +108,18 @@ void visitors_receive(void *visitor, const uint8_t *message, size_t bytes);	/* a
 void visitors_reap(struct room *room);
 /* Lines about each, for the console. */
 void visitors_list(struct room *room, FILE *out);
+
+/* ---- data.c ---- */
+
+/* fabric_ops: of ports that programs are attached to. */
+enum fabric_arrival data_arrive(struct room *room, uint32_t node, uint32_t port,
+				const uint8_t *packet, size_t bytes);
+void data_event(struct room *room, uint32_t node, uint32_t port, enum fabric_event event);
+uint64_t data_deadline_us(const struct room *room);
+/* At the end of a turn: events are told, and receivers that do not read are given up. */
+void data_timer(struct room *room);
+/* When no program is there any more. */
+void data_close(struct room *room);
 
 /* ---- console.c ---- */
 

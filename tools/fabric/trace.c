@@ -21,6 +21,7 @@
 #define ERF_INFINIBAND	21u
 #define ERF_VARYING	4u	/* flag: records have the length of their packets */
 #define ERF_BYTES	16u
+#define PACKET_MAX	(FABRIC_PACKET_MAX + 2u)	/* with its VCRC */
 #define US_PER_SECOND	1000000u
 #define NAME_BYTES	160u
 #define PORTS		256u	/* of a node, at most */
@@ -108,13 +109,13 @@ struct fabric_trace *fabric_trace_open(const char *path, const struct fabric *fa
 
 void fabric_trace_packet(struct fabric_trace *trace, const struct fabric_packet *packet)
 {
-	uint8_t body[20 + ERF_BYTES + 512] = { 0 }, *p = body, *erf;
+	uint8_t body[20 + ERF_BYTES + PACKET_MAX + 3], *p = body, *erf;
 	uint64_t time_us = trace->origin_us + packet->now_us;
 	uint64_t erf_time = (time_us / US_PER_SECOND << 32) |
 			    ((time_us % US_PER_SECOND << 32) / US_PER_SECOND);
 	uint32_t bytes = (uint32_t)(ERF_BYTES + packet->bytes), interface;
 
-	if (packet->bytes > 512)
+	if (packet->bytes > PACKET_MAX)
 		return;
 	interface = trace_interface(trace, packet);
 	trace_put32(&p, interface);
@@ -123,12 +124,14 @@ void fabric_trace_packet(struct fabric_trace *trace, const struct fabric_packet 
 	trace_put32(&p, bytes);
 	trace_put32(&p, bytes);
 	erf = p;
+	memset(erf, 0, ERF_BYTES);
 	memcpy(erf, &erf_time, sizeof(erf_time));	/* little-endian, unlike the rest of it */
 	erf[8] = ERF_INFINIBAND;
 	erf[9] = ERF_VARYING;
 	put_be16(erf + 10, (uint16_t)bytes);
 	put_be16(erf + 14, (uint16_t)packet->bytes);
 	memcpy(erf + ERF_BYTES, packet->data, packet->bytes);
+	memset(erf + ERF_BYTES + packet->bytes, 0, 3);
 	trace_block(trace, BLOCK_PACKET, body, 20 + (bytes + 3) / 4 * 4);
 }
 

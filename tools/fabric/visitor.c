@@ -5,11 +5,12 @@
  *
  *	one that sends much		a share of each turn, VISITOR_MESSAGES
  *	one that reads nothing		a queue of its own, bounded; the rest is lost, and counted
+ *					(packets of data: data.c)
  *	one that sends nonsense		its connection ends
  *	too many			those that have opened nothing go first
  *	one that is killed		its connection ends, and with it what it had
  */
-#include "fabric/room.h"
+#include "fabric/visitor.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -26,56 +27,50 @@
 #include "platform/clock.h"
 
 #define VISITOR_MESSAGES	64u		/* in one turn */
+#define DATA_BATCHES		4u		/* of packets, likewise */
+#define LETTERS_AT_ONCE		32u
 #define QUEUE_MADS		8192u		/* that a program has not read */
 #define QUEUE_TEXT		(64u << 20)	/* bytes of answers that it has not read */
 #define MESSAGE_MAX		(sizeof(struct ctl_head) + CTL_BODY_MAX)
 #define PAUSE_US		1000000u
 #define BACKLOG			256
 
-struct letter {
-	struct list node;
-	size_t bytes;
-	uint8_t data[];
-};
-
-struct visitor {
-	struct list node;
-	struct watch watch;
-	struct room *room;
-	int fd;
-	bool gone;			/* closed at the end of the turn */
-	bool waits;			/* for room in its socket */
-	bool told;			/* that it loses MADs */
-	pid_t pid;
-	bool owner;			/* of the fabric, or root */
-	char program[32];
-	/* of a port that it has open */
-	struct agents_file *file;
-	uint64_t token;
-	uint32_t at, port;		/* node and port */
-	char device[CTL_DEVICE_MAX];
-	uint64_t lost;
-	/* what it has not read */
-	struct list queue;
-	unsigned letters;
-	size_t queued;
-};
-
 /* ---- to a program ---- */
 
-static void visitor_leave(struct visitor *visitor)
+void visitor_leave(struct visitor *visitor)
 {
 	visitor->gone = true;
 }
 
-static void visitor_watch(struct visitor *visitor, bool waits)
+void visitor_watch(struct visitor *visitor)
 {
-	if (visitor->waits == waits)
+	unsigned events = (visitor->paused ? 0 : EPOLLIN) |
+			  (list_empty(&visitor->queue) ? 0 : EPOLLOUT);
+
+	if (visitor->events == events || visitor->hung)
 		return;
-	visitor->waits = waits;
-	if (room_watch(visitor->room, visitor->fd, &visitor->watch,
-		       EPOLLIN | (waits ? EPOLLOUT : 0)))
+	visitor->events = events;
+	if (room_watch(visitor->room, visitor->fd, &visitor->watch, events))
 		visitor_leave(visitor);
+}
+
+void visitor_queue(struct visitor *visitor, struct letter *letter)
+{
+	list_add_tail(&visitor->queue, &letter->node);
+	visitor->letters++;
+	visitor->queued += letter->bytes + LETTER_BYTES;
+	if (visitor->attached)
+		visitor->room->data_queued += letter->bytes + LETTER_BYTES;
+}
+
+static void letter_free(struct visitor *visitor, struct letter *letter)
+{
+	list_remove(&letter->node);
+	visitor->letters--;
+	visitor->queued -= letter->bytes + LETTER_BYTES;
+	if (visitor->attached)
+		visitor->room->data_queued -= letter->bytes + LETTER_BYTES;
+	free(letter);
 }
 
 /* 0; EAGAIN: its socket is full. What ended the connection shows when it is read. */
@@ -89,20 +84,44 @@ static int visitor_write(struct visitor *visitor, const struct iovec *iov, int c
 	return 0;
 }
 
-static void visitor_flush(struct visitor *visitor)
+/* Letters at the head of the queue that go as they are. Returns how many were written. */
+static unsigned visitor_write_many(struct visitor *visitor)
+{
+	struct mmsghdr message[LETTERS_AT_ONCE];
+	struct iovec iov[LETTERS_AT_ONCE];
+	unsigned count = 0;
+	struct list *at;
+	int sent;
+
+	list_for_each(at, &visitor->queue) {
+		struct letter *letter = list_entry(at, struct letter, node);
+
+		if (count == LETTERS_AT_ONCE || letter->bytes > PARCEL_INLINE_MAX)
+			break;
+		iov[count] = (struct iovec){ .iov_base = letter->data, .iov_len = letter->bytes };
+		message[count] = (struct mmsghdr){ .msg_hdr = { .msg_iov = &iov[count],
+								.msg_iovlen = 1 } };
+		count++;
+	}
+	sent = count > 1 ? sendmmsg(visitor->fd, message, count, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
+	return sent > 0 ? (unsigned)sent : 0;
+}
+
+void visitor_flush(struct visitor *visitor)
 {
 	while (!list_empty(&visitor->queue)) {
 		struct letter *letter = list_entry(visitor->queue.next, struct letter, node);
 		struct iovec iov = { .iov_base = letter->data, .iov_len = letter->bytes };
+		unsigned written = visitor_write_many(visitor);
 
-		if (visitor_write(visitor, &iov, 1))
+		if (!written && visitor_write(visitor, &iov, 1))
 			break;
-		list_remove(&letter->node);
-		visitor->letters--;
-		visitor->queued -= letter->bytes;
-		free(letter);
+		for (written += !written; written; written--)
+			letter_free(visitor, list_entry(visitor->queue.next, struct letter, node));
 	}
-	visitor_watch(visitor, !list_empty(&visitor->queue));
+	visitor_watch(visitor);
+	if (visitor->attached)
+		data_drained(visitor);
 }
 
 /* In its order, behind what it has not read. False: it does not fit. */
@@ -117,7 +136,8 @@ static bool visitor_send(struct visitor *visitor, const struct iovec *iov, int c
 		return true;
 	for (int i = 0; i < count; i++)
 		bytes += iov[i].iov_len;
-	if (visitor->letters >= QUEUE_MADS || visitor->queued + bytes > QUEUE_TEXT)
+	if ((!visitor->attached && visitor->letters >= QUEUE_MADS) ||
+	    visitor->queued + bytes > QUEUE_TEXT)
 		return false;
 	letter = malloc(sizeof(*letter) + bytes);
 	if (!letter)
@@ -127,10 +147,8 @@ static bool visitor_send(struct visitor *visitor, const struct iovec *iov, int c
 		memcpy(letter->data + letter->bytes, iov[i].iov_base, iov[i].iov_len);
 		letter->bytes += iov[i].iov_len;
 	}
-	list_add_tail(&visitor->queue, &letter->node);
-	visitor->letters++;
-	visitor->queued += bytes;
-	visitor_watch(visitor, true);
+	visitor_queue(visitor, letter);
+	visitor_watch(visitor);
 	return true;
 }
 
@@ -150,8 +168,8 @@ void visitors_receive(void *user, const uint8_t *message, size_t bytes)
 		 visitor->program, (int)visitor->pid);
 }
 
-static void visitor_answer(struct visitor *visitor, enum ctl_kind kind, int status, uint64_t value,
-			   const void *body, size_t bytes)
+void visitor_answer(struct visitor *visitor, enum ctl_kind kind, int status, uint64_t value,
+		    const void *body, size_t bytes)
 {
 	struct ctl_head head = { .magic = CTL_MAGIC,
 				 .version = CTL_VERSION,
@@ -166,7 +184,7 @@ static void visitor_answer(struct visitor *visitor, enum ctl_kind kind, int stat
 		visitor_leave(visitor);		/* an answer with a hole is none */
 }
 
-static void visitor_end(struct visitor *visitor, int status, uint64_t value, const char *why)
+void visitor_end(struct visitor *visitor, int status, uint64_t value, const char *why)
 {
 	visitor_answer(visitor, CTL_END, status, value, why, status ? strlen(why) + 1 : 0);
 }
@@ -228,6 +246,48 @@ static void visitor_open(struct visitor *visitor, const struct ctl_place *place)
 		visitor->token = random_u64();
 	while (!visitor->token);
 	visitor_end(visitor, 0, visitor->token, NULL);
+}
+
+static void visitor_attach(struct visitor *visitor, const struct ctl_place *place)
+{
+	uint32_t host = visitor_host(visitor, place);
+
+	if (host != FABRIC_NONE)
+		data_attach(visitor, host);
+}
+
+static void visitor_route(struct visitor *visitor, const struct ctl_route *asked)
+{
+	uint32_t host = visitor_host(visitor, &asked->place), node;
+	struct fabric_question question = {
+		.dlid = (uint16_t)asked->dlid, .sl = asked->sl & 0xf,
+		.pkey = (uint16_t)asked->pkey, .payload = asked->payload,
+	};
+	const char *device = *asked->place.device ? asked->place.device : "vb_ib0";
+	char *text = NULL, *last;
+	struct ctl_port port;
+	size_t bytes = 0;
+	bool arrives;
+	FILE *out;
+
+	if (host == FABRIC_NONE)
+		return;
+	if (!room_find_device(visitor->room, host, device, asked->place.port, &node, &port))
+		return visitor_end(visitor, ENODEV, 0, "the node has no such device and port");
+	out = open_memstream(&text, &bytes);
+	if (!out)
+		return visitor_end(visitor, ENOMEM, 0, "no memory");
+	question.node = node;
+	question.port = asked->place.port;
+	arrives = fabric_print_route(visitor->room->fabric, &question, out);
+	fclose(out);
+	visitor_text(visitor, text, bytes);
+	if (bytes && text[bytes - 1] == '\n')
+		text[bytes - 1] = '\0';
+	last = strrchr(text, '\n');
+	visitor_end(visitor, arrives ? 0 : EHOSTUNREACH, 0,
+		    arrives ? NULL : last ? last + 1 : text);
+	free(text);
 }
 
 static struct visitor *visitor_find(struct room *room, uint64_t token)
@@ -321,12 +381,12 @@ static void visitor_command(struct visitor *visitor, char *line)
 		return visitor_end(visitor, ENOMEM, 0, "no memory");
 	err = console_line(visitor->room, line, !visitor->owner, out);
 	fclose(out);
-	if (!err)
+	/* Of what failed the text is the reason; but that a route ends is an answer. */
+	if (!err || err == EHOSTUNREACH)
 		visitor_text(visitor, text, bytes);
-	/* Of what failed the text is the reason. */
 	if (err && bytes && text[bytes - 1] == '\n')
 		text[bytes - 1] = '\0';
-	visitor_end(visitor, err, 0, err ? text : NULL);
+	visitor_end(visitor, err, 0, err == EHOSTUNREACH ? "" : err ? text : NULL);
 	free(text);
 }
 
@@ -342,6 +402,7 @@ static void visitor_question(struct visitor *visitor, uint8_t *data, size_t byte
 {
 	struct ctl_place place;
 	struct ctl_agent agent;
+	struct ctl_route route;
 	struct ctl_head head;
 	char text[128];
 
@@ -362,6 +423,11 @@ static void visitor_question(struct visitor *visitor, uint8_t *data, size_t byte
 	memset(&place, 0, sizeof(place));
 	memset(&agent, 0, sizeof(agent));
 	switch (head.kind) {
+	case CTL_ROUTE:
+		if (bytes != sizeof(route))
+			return visitor_leave(visitor);
+		memcpy(&route, data, sizeof(route));
+		break;
 	case CTL_COMMAND:
 	case CTL_SYSFS:
 		if (!bytes || data[bytes - 1])
@@ -374,6 +440,7 @@ static void visitor_question(struct visitor *visitor, uint8_t *data, size_t byte
 		memcpy(&agent, data, sizeof(agent));
 		break;
 	case CTL_PORTS:
+	case CTL_ATTACH:
 	case CTL_OPEN:
 	case CTL_ISSM:
 		if (bytes != sizeof(place))
@@ -382,8 +449,8 @@ static void visitor_question(struct visitor *visitor, uint8_t *data, size_t byte
 	default:
 		return visitor_leave(visitor);
 	}
-	if (head.kind == CTL_SYSFS || head.kind == CTL_PORTS || head.kind == CTL_OPEN ||
-	    head.kind == CTL_ISSM) {
+	if (head.kind == CTL_SYSFS || head.kind == CTL_PORTS || head.kind == CTL_ATTACH ||
+	    head.kind == CTL_OPEN || head.kind == CTL_ISSM || head.kind == CTL_ROUTE) {
 		if (bytes < sizeof(place))
 			return visitor_leave(visitor);
 		memcpy(&place, data, sizeof(place));
@@ -404,6 +471,10 @@ static void visitor_question(struct visitor *visitor, uint8_t *data, size_t byte
 		return visitor_ports(visitor, &place);
 	case CTL_OPEN:
 		return visitor_open(visitor, &place);
+	case CTL_ATTACH:
+		return visitor_attach(visitor, &place);
+	case CTL_ROUTE:
+		return visitor_route(visitor, &route);
 	default:
 		return visitor_issm(visitor, &place);
 	}
@@ -462,21 +533,27 @@ static void visitor_ready(struct watch *watch, uint32_t events)
 		return;
 	if (events & EPOLLOUT)
 		visitor_flush(visitor);
-	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-		for (unsigned i = 0; i < VISITOR_MESSAGES && visitor_read(visitor); i++)
-			;
+	if (visitor->paused && events & (EPOLLHUP | EPOLLERR)) {
+		/* What it sent before is read when there is room for it; until then it would only wake us. */
+		room_unwatch(visitor->room, visitor->fd);
+		visitor->hung = true;
+		visitor->events = 0;
+	}
+	if (visitor->paused || !(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+		return;
+	for (unsigned i = 0; i < (visitor->attached ? DATA_BATCHES : VISITOR_MESSAGES); i++)
+		if (!(visitor->attached ? data_read(visitor) : visitor_read(visitor)))
+			break;
 }
 
 static void visitor_free(struct visitor *visitor)
 {
 	if (visitor->file)
 		agents_close(visitor->file);
-	while (!list_empty(&visitor->queue)) {
-		struct letter *letter = list_entry(visitor->queue.next, struct letter, node);
-
-		list_remove(&letter->node);
-		free(letter);
-	}
+	while (!list_empty(&visitor->queue))
+		letter_free(visitor, list_entry(visitor->queue.next, struct letter, node));
+	if (visitor->attached)
+		data_detach(visitor);
 	visitor->room->visitor_count--;
 	list_remove(&visitor->node);
 	close(visitor->fd);
@@ -514,6 +591,7 @@ static void visitor_name(struct visitor *visitor)
 
 	getsockopt(visitor->fd, SOL_SOCKET, SO_PEERCRED, &ucred, &bytes);
 	visitor->pid = ucred.pid;
+	visitor->uid = ucred.uid;
 	visitor->owner = is_owner(&ucred);
 	strcpy(visitor->program, "a program");
 	snprintf(path, sizeof(path), "/proc/%d/comm", (int)ucred.pid);
@@ -544,7 +622,7 @@ static unsigned socket_mode(const struct room *room)
 	return 0600u | (room->mode & 0040 ? 0060u : 0) | (room->mode & 0004 ? 0006u : 0);
 }
 
-/* Those that have opened no port are the ones that can come again. */
+/* Those that have opened and attached nothing are the ones that can come again. */
 static void make_place(struct room *room)
 {
 	struct list *at;
@@ -552,7 +630,7 @@ static void make_place(struct room *room)
 	list_for_each(at, &room->visitors) {
 		struct visitor *visitor = list_entry(at, struct visitor, node);
 
-		if (!visitor->file && !visitor->gone) {
+		if (!visitor->file && !visitor->attached && !visitor->gone) {
 			visitor_leave(visitor);
 			return;
 		}
@@ -574,6 +652,7 @@ static void visitor_enter(struct room *room, int fd)
 	visitor->room = room;
 	visitor->fd = fd;
 	visitor->watch.ready = visitor_ready;
+	visitor->events = EPOLLIN;
 	list_init(&visitor->queue);
 	visitor_name(visitor);
 	if (room_watch(room, fd, &visitor->watch, EPOLLIN)) {
@@ -644,6 +723,8 @@ void visitors_list(struct room *room, FILE *out)
 		struct visitor *visitor = list_entry(at, struct visitor, node);
 		char host[CTL_NODE_MAX];
 
+		if (visitor->attached)
+			data_describe(visitor, out);
 		if (!visitor->file)
 			continue;
 		room_host_name(room, visitor->at, host);

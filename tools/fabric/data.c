@@ -1,0 +1,747 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Data of programs whose QPs are at HCAs of the fabric: ib/protocol.h, from ATTACH on. A packet
+ * that a program sends goes its way in fabric_send_packet(), and comes out at data_arrive(): by the slot
+ * in its QPN, or by its group, it belongs to a program of that host, whose queue it joins.
+ *
+ *	a queue beyond QUEUE_HIGH	who sends to it is not read until it is below QUEUE_LOW:
+ *					that one's socket gets full, and nothing is lost
+ *	for longer than STALL_US	its program does not read: what it has no room for is
+ *					discarded until it does, and who waited goes on
+ *	beyond QUEUE_HARD, QUEUES_ALL	discarded in any case
+ *
+ * Packets to one program are written together, when those of the sender's batch are all on their
+ * way. Events of ports are told at the end of the turn: a port's in one message.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "fabric/visitor.h"
+#include "host/slot.h"
+#include "platform/socket_owner.h"
+#include "wire/ib_packet.h"
+#include "wire/smp.h"
+
+#define BATCH		16u		/* messages of one recvmmsg() */
+#define QUEUE_HIGH	(1u << 20)	/* bytes, with LETTER_BYTES each */
+#define QUEUE_LOW	(QUEUE_HIGH / 2)
+#define QUEUE_HARD	(32u << 20)
+#define QUEUES_ALL	(256u << 20)
+#define STALL_US	500000u
+#define BUCKETS		4096u
+#define UD_SERVICE	3u		/* the upper three bits of an opcode */
+#define DETH_SOURCE_QP	5u		/* byte of the DETH */
+#define GRH_DGID	24u
+
+struct data_port {
+	uint32_t node, events;		/* events: a mask of what has not been told */
+	bool changed;
+	struct ctl_port last;		/* as it was told */
+};
+
+/* A node that has been attached to, with all its HCAs. */
+struct data_host {
+	struct list node;
+	struct list attached;
+	struct visitor *slot[SLOT_COUNT];
+	unsigned ports;
+	struct data_port *port;
+};
+
+/* A program's wish for copies. */
+struct data_group {
+	struct data_group *next;	/* of the bucket */
+	struct list of_attached;
+	struct visitor *visitor;
+	uint32_t node, port;
+	uint16_t mlid;
+	uint8_t mgid[16];
+};
+
+struct attached {
+	struct list node;		/* of the host */
+	struct visitor *visitor;
+	struct data_host *host;
+	uint32_t slot[CTL_SLOTS_MAX];
+	unsigned slots, groups;
+	unsigned wrong_claims;
+	struct list group;
+	struct list dirty;		/* of the plane: its queue is to be written */
+	bool is_dirty;
+	/* flow control */
+	struct list waiters;		/* senders that its queue has paused */
+	struct list waiting;		/* of the one that this one waits for */
+	struct attached *waits_for;
+	struct list full;		/* of the plane, if it has waiters */
+	uint64_t since_us;		/* it has had waiters */
+	bool stalled;
+	uint64_t sent, received, refused, discarded;
+};
+
+struct data_plane {
+	struct data_host **host;	/* by node; NULL: nobody has been attached there */
+	struct list hosts, dirty, full;
+	struct data_group *bucket[BUCKETS];
+	bool changed;			/* some port is */
+	struct visitor *sender;		/* whose packet is on its way, from: */
+	uint32_t sender_node, sender_port;
+};
+
+/* ---- hosts and their ports ---- */
+
+static struct data_port *data_port_find(struct data_host *host, uint32_t hca, uint32_t port)
+{
+	for (unsigned i = 0; i < host->ports; i++)
+		if (host->port[i].last.hca == hca && host->port[i].last.number == port)
+			return &host->port[i];
+	return NULL;
+}
+
+static struct data_port *data_port_at(struct data_host *host, uint32_t node, uint32_t port)
+{
+	for (unsigned i = 0; i < host->ports; i++)
+		if (host->port[i].node == node && host->port[i].last.number == port)
+			return &host->port[i];
+	return NULL;
+}
+
+static bool data_port_add(void *context, const struct ctl_port *port, uint32_t node)
+{
+	struct data_host *host = context;
+	struct data_port *larger = realloc(host->port, (host->ports + 1) * sizeof(*larger));
+
+	if (!larger)
+		return false;
+	host->port = larger;
+	larger[host->ports++] = (struct data_port){ .node = node, .last = *port };
+	return true;
+}
+
+static struct data_plane *data_plane_get(struct room *room)
+{
+	struct data_plane *plane = room->plane;
+
+	if (plane)
+		return plane;
+	plane = calloc(1, sizeof(*plane));
+	if (plane)
+		plane->host = calloc(fabric_nodes(room->fabric), sizeof(*plane->host));
+	if (!plane || !plane->host) {
+		free(plane);
+		return NULL;
+	}
+	list_init(&plane->hosts);
+	list_init(&plane->dirty);
+	list_init(&plane->full);
+	room->plane = plane;
+	return plane;
+}
+
+/* NULL: no memory. */
+static struct data_host *data_host_get(struct room *room, uint32_t node)
+{
+	struct data_plane *plane = data_plane_get(room);
+	struct data_host *host = plane ? plane->host[node] : NULL;
+
+	if (host || !plane)
+		return host;
+	host = calloc(1, sizeof(*host));
+	if (!host)
+		return NULL;
+	list_init(&host->attached);
+	room_ports(room, node, data_port_add, host);
+	if (!host->ports) {
+		free(host);
+		return NULL;
+	}
+	for (unsigned i = 0; i < host->ports; i++)
+		plane->host[host->port[i].node] = host;
+	list_add_tail(&plane->hosts, &host->node);
+	return host;
+}
+
+void data_attach(struct visitor *visitor, uint32_t node)
+{
+	struct data_host *host = data_host_get(visitor->room, node);
+	struct attached *attached = host ? calloc(1, sizeof(*attached)) : NULL;
+
+	if (!attached) {
+		visitor_end(visitor, ENOMEM, 0, "no memory");
+		return;
+	}
+	attached->visitor = visitor;
+	attached->host = host;
+	list_init(&attached->group);
+	list_init(&attached->waiters);
+	list_add_tail(&host->attached, &attached->node);
+	visitor->attached = attached;
+	visitor->room->data_queued += visitor->queued;
+	for (unsigned i = 0; i < host->ports; i++) {
+		struct ctl_port *last = &host->port[i].last;
+
+		room_fill_port(visitor->room, host->port[i].node, last->number, last);
+		visitor_answer(visitor, CTL_PORT, 0, 0, last, sizeof(*last));
+	}
+	visitor_end(visitor, 0, visitor->room->hash, NULL);
+}
+
+/* ---- slots ---- */
+
+static void data_slots_release(struct attached *attached)
+{
+	for (unsigned i = 0; i < attached->slots; i++)
+		attached->host->slot[attached->slot[i]] = NULL;
+	attached->slots = 0;
+}
+
+static bool data_is_hung_up(const struct visitor *visitor)
+{
+	struct pollfd pollfd = { .fd = visitor->fd, .events = POLLRDHUP };
+
+	return poll(&pollfd, 1, 0) > 0 && pollfd.revents & (POLLHUP | POLLERR | POLLRDHUP);
+}
+
+/*
+ * Whose slot it is says the socket that it is claimed by (host/slot.h): one that is in another
+ * network namespace is not seen. 0 or errno.
+ */
+static int data_slot_owner(const struct visitor *visitor, uint32_t slot)
+{
+	char name[32];
+	uid_t uid;
+	int err;
+
+	snprintf(name, sizeof(name), SLOT_NAME "%u", slot);
+	err = socket_owner(name, &uid);
+	if (err == ENOENT)
+		return 0;
+	if (err)
+		return visitor->owner ? 0 : EPERM;
+	return uid == visitor->uid || !visitor->uid ? 0 : EPERM;
+}
+
+static void data_slot(struct visitor *visitor, uint64_t value)
+{
+	struct attached *attached = visitor->attached;
+	struct visitor *holder;
+	int err;
+
+	if (!value || value >= SLOT_COUNT - 1) {
+		visitor_end(visitor, EINVAL, 0, "slots are 1 to 1022");
+		return;
+	}
+	holder = attached->host->slot[value];
+	if (holder == visitor) {
+		visitor_end(visitor, 0, 0, NULL);
+		return;
+	}
+	if (attached->slots == CTL_SLOTS_MAX) {
+		visitor_end(visitor, ENOSPC, 0, "a program has four slots at most");
+		return;
+	}
+	err = data_slot_owner(visitor, (uint32_t)value);
+	if (err) {
+		visitor_end(visitor, err, 0, "the slot is another user's");
+		if (++attached->wrong_claims > CTL_SLOTS_MAX)
+			visitor_leave(visitor);
+		return;
+	}
+	if (holder && !holder->gone && !data_is_hung_up(holder)) {
+		visitor_end(visitor, EBUSY, 0, "another program at this node has the slot");
+		return;
+	}
+	if (holder) {			/* its end has not been looked at so far */
+		data_slots_release(holder->attached);
+		visitor_leave(holder);
+	}
+	attached->host->slot[value] = visitor;
+	attached->slot[attached->slots++] = (uint32_t)value;
+	visitor_end(visitor, 0, 0, NULL);
+}
+
+static bool data_has_slot(const struct attached *attached, uint32_t slot)
+{
+	for (unsigned i = 0; i < attached->slots; i++)
+		if (attached->slot[i] == slot)
+			return true;
+	return false;
+}
+
+/* ---- groups ---- */
+
+static struct data_group **data_bucket(struct data_plane *plane, uint32_t node, uint32_t port,
+				       uint16_t mlid, const uint8_t mgid[16])
+{
+	uint32_t hash = 2166136261u ^ node;
+
+	hash = (hash * 16777619u ^ port) * 16777619u ^ mlid;
+	for (unsigned i = 0; i < 16; i++)
+		hash = hash * 16777619u ^ mgid[i];
+	return &plane->bucket[(hash ^ hash >> 16) % BUCKETS];
+}
+
+static bool data_group_is(const struct data_group *group, uint32_t node, uint32_t port,
+			  uint16_t mlid, const uint8_t mgid[16])
+{
+	return group->node == node && group->port == port && group->mlid == mlid &&
+	       !memcmp(group->mgid, mgid, sizeof(group->mgid));
+}
+
+static void data_group_leave(struct data_group **at)
+{
+	struct data_group *group = *at;
+
+	*at = group->next;
+	list_remove(&group->of_attached);
+	group->visitor->attached->groups--;
+	free(group);
+}
+
+static void data_groups_leave(struct data_plane *plane, struct attached *attached)
+{
+	while (!list_empty(&attached->group)) {
+		struct data_group *group = list_entry(attached->group.next, struct data_group,
+						      of_attached);
+		struct data_group **at = data_bucket(plane, group->node, group->port, group->mlid,
+						     group->mgid);
+
+		while (*at != group)
+			at = &(*at)->next;
+		data_group_leave(at);
+	}
+}
+
+/* A program that says what cannot be has its connection ended. */
+static void data_group(struct visitor *visitor, uint64_t join, const struct ctl_group *asked)
+{
+	struct data_plane *plane = visitor->room->plane;
+	struct attached *attached = visitor->attached;
+	struct data_port *port = data_port_find(attached->host, asked->hca, asked->port);
+	struct data_group **at, *group;
+
+	if (join > 1 || !port || asked->mlid < LID_MULTICAST || asked->mlid == LID_PERMISSIVE ||
+	    asked->mgid[0] != 0xff) {
+		visitor_leave(visitor);
+		return;
+	}
+	at = data_bucket(plane, port->node, asked->port, asked->mlid, asked->mgid);
+	while (*at && ((*at)->visitor != visitor ||
+		       !data_group_is(*at, port->node, asked->port, asked->mlid, asked->mgid)))
+		at = &(*at)->next;
+	if (!join) {
+		if (*at)
+			data_group_leave(at);
+		return;
+	}
+	if (*at)
+		return;
+	group = attached->groups < CTL_GROUPS_MAX ? calloc(1, sizeof(*group)) : NULL;
+	if (!group) {
+		visitor_leave(visitor);
+		return;
+	}
+	group->visitor = visitor;
+	group->node = port->node;
+	group->port = asked->port;
+	group->mlid = asked->mlid;
+	memcpy(group->mgid, asked->mgid, sizeof(group->mgid));
+	*at = group;			/* the last of the bucket */
+	list_add_tail(&attached->group, &group->of_attached);
+	attached->groups++;
+}
+
+/* ---- senders wait, and go on ---- */
+
+static void data_resume(struct attached *sender)
+{
+	struct attached *receiver = sender->waits_for;
+
+	list_remove(&sender->waiting);
+	sender->waits_for = NULL;
+	sender->visitor->paused = false;
+	sender->visitor->hung = false;
+	visitor_watch(sender->visitor);
+	if (list_empty(&receiver->waiters))
+		list_remove(&receiver->full);
+}
+
+static void data_resume_all(struct attached *receiver)
+{
+	while (!list_empty(&receiver->waiters))
+		data_resume(list_entry(receiver->waiters.next, struct attached, waiting));
+}
+
+static void data_pause(struct attached *sender, struct attached *receiver)
+{
+	struct room *room = sender->visitor->room;
+
+	if (sender->waits_for)
+		return;
+	if (list_empty(&receiver->waiters)) {
+		list_add_tail(&room->plane->full, &receiver->full);
+		receiver->since_us = room->now_us;
+	}
+	sender->waits_for = receiver;
+	list_add_tail(&receiver->waiters, &sender->waiting);
+	sender->visitor->paused = true;
+	visitor_watch(sender->visitor);
+}
+
+void data_drained(struct visitor *visitor)
+{
+	struct attached *attached = visitor->attached;
+
+	if (visitor->queued > QUEUE_LOW)
+		return;
+	attached->stalled = false;
+	data_resume_all(attached);
+}
+
+static void data_stall(struct attached *attached)
+{
+	struct visitor *visitor = attached->visitor;
+
+	attached->stalled = true;
+	data_resume_all(attached);
+	if (visitor->told)
+		return;
+	visitor->told = true;
+	room_say(visitor->room, "%s (%d) does not read its packets: what does not fit is discarded",
+		 visitor->program, (int)visitor->pid);
+}
+
+uint64_t data_deadline_us(const struct room *room)
+{
+	uint64_t next_us = FABRIC_NEVER;
+	struct list *at;
+
+	if (!room->plane)
+		return next_us;
+	list_for_each(at, &room->plane->full) {
+		uint64_t due_us = list_entry(at, struct attached, full)->since_us + STALL_US;
+
+		next_us = due_us < next_us ? due_us : next_us;
+	}
+	return next_us;
+}
+
+/* ---- packets ---- */
+
+static enum fabric_arrival data_deliver(struct room *room, struct visitor *visitor,
+					const struct ctl_port *port, const uint8_t *packet,
+					size_t bytes)
+{
+	struct attached *attached = visitor->attached;
+	struct data_plane *plane = room->plane;
+	const struct ctl_head head = {
+		.magic = CTL_MAGIC, .version = CTL_VERSION, .kind = CTL_DATA,
+		.bytes = (uint32_t)bytes, .value = ctl_data_value(port->hca, port->number),
+	};
+	size_t cost = sizeof(head) + bytes + LETTER_BYTES;
+	struct letter *letter = NULL;
+
+	if (visitor->gone)
+		return FABRIC_NOBODY;
+	if (visitor->queued + cost <= (attached->stalled ? QUEUE_HIGH : QUEUE_HARD) &&
+	    room->data_queued + cost <= QUEUES_ALL)
+		letter = malloc(sizeof(*letter) + sizeof(head) + bytes);
+	if (!letter) {
+		attached->discarded++;
+		return FABRIC_FULL;
+	}
+	letter->bytes = sizeof(head) + bytes;
+	memcpy(letter->data, &head, sizeof(head));
+	memcpy(letter->data + sizeof(head), packet, bytes);
+	visitor_queue(visitor, letter);
+	attached->received++;
+	if (!attached->is_dirty) {
+		attached->is_dirty = true;
+		list_add_tail(&plane->dirty, &attached->dirty);
+	}
+	if (visitor->queued > QUEUE_HIGH && plane->sender && !attached->stalled)
+		data_pause(plane->sender->attached, attached);
+	return FABRIC_TAKEN;
+}
+
+enum fabric_arrival data_arrive(struct room *room, uint32_t node, uint32_t port,
+				const uint8_t *packet, size_t bytes)
+{
+	struct data_plane *plane = room->plane;
+	struct data_host *host = plane ? plane->host[node] : NULL;
+	struct data_port *at = host ? data_port_at(host, node, port) : NULL;
+	bool has_grh = (packet[1] & 3) == IB_LNH_GRH;
+	uint16_t dlid = get_be16(packet + 2);
+	const uint8_t *bth = packet + IB_LRH_BYTES + (has_grh ? IB_GRH_BYTES : 0);
+	enum fabric_arrival arrival = FABRIC_NOBODY, one;
+	const uint8_t *mgid = packet + IB_LRH_BYTES + GRH_DGID;
+	uint32_t qpn = get_be24(bth + 5);
+	bool loops = plane && plane->sender && plane->sender_node == node &&
+		     plane->sender_port == port;
+
+	if (!at)
+		return FABRIC_NOBODY;
+	if (dlid < LID_MULTICAST) {
+		struct visitor *visitor = host->slot[qpn_slot(qpn)];
+
+		return visitor ? data_deliver(room, visitor, &at->last, packet, bytes)
+			       : FABRIC_NOBODY;
+	}
+	if (!has_grh || qpn != QPN_MULTICAST)
+		return FABRIC_NOBODY;
+	for (struct data_group *group = *data_bucket(plane, node, port, dlid, mgid); group;
+	     group = group->next) {
+		if (!data_group_is(group, node, port, dlid, mgid) ||
+		    (loops && group->visitor == plane->sender))
+			continue;
+		one = data_deliver(room, group->visitor, &at->last, packet, bytes);
+		arrival = one == FABRIC_TAKEN || arrival == FABRIC_NOBODY ? one : arrival;
+	}
+	return arrival;
+}
+
+static bool data_source_is_right(const struct attached *attached, const uint8_t *packet,
+				 size_t bytes)
+{
+	size_t bth = IB_LRH_BYTES + ((packet[1] & 3) == IB_LNH_GRH ? IB_GRH_BYTES : 0);
+	size_t source = bth + BTH_BYTES + DETH_SOURCE_QP;
+
+	if (bytes < bth + BTH_BYTES)
+		return false;
+	return packet[bth] >> 5 != UD_SERVICE ||
+	       (bytes >= source + 3 &&
+		data_has_slot(attached, qpn_slot(get_be24(packet + source))));
+}
+
+static void data_send(struct visitor *visitor, uint64_t value, uint8_t *packet, size_t bytes)
+{
+	struct attached *attached = visitor->attached;
+	struct data_plane *plane = visitor->room->plane;
+	struct data_port *port = value >> 40 ? NULL : data_port_find(attached->host,
+						       (uint32_t)(value >> 8), value & 0xff);
+
+	if (!port) {
+		visitor_leave(visitor);
+		return;
+	}
+	attached->sent++;
+	plane->sender = visitor;
+	plane->sender_node = port->node;
+	plane->sender_port = port->last.number;
+	if (!data_source_is_right(attached, packet, bytes) ||
+	    fabric_send_packet(visitor->room->fabric, port->node, port->last.number, packet, bytes,
+			       visitor->room->now_us))
+		attached->refused++;
+	plane->sender = NULL;
+}
+
+static void data_violation(struct visitor *visitor, const struct ctl_violation *said)
+{
+	struct data_port *port = data_port_find(visitor->attached->host, said->hca, said->port);
+	struct fabric_violation violation = {
+		.is_qkey = said->is_qkey, .key = said->key, .sl = said->sl,
+		.source_lid = said->slid, .dest_lid = said->dlid,
+		.source_qpn = said->source_qpn, .dest_qpn = said->dest_qpn,
+	};
+
+	if (!port) {
+		visitor_leave(visitor);
+		return;
+	}
+	if (said->has_gids) {
+		memcpy(violation.source_gid, said->source_gid, sizeof(said->source_gid));
+		memcpy(violation.dest_gid, said->dest_gid, sizeof(said->dest_gid));
+	}
+	fabric_violated(visitor->room->fabric, port->node, said->port, &violation,
+			visitor->room->now_us);
+}
+
+/* ---- from a program ---- */
+
+static void data_message(struct visitor *visitor, uint8_t *data, size_t bytes)
+{
+	struct ctl_violation violation;
+	struct ctl_group group;
+	struct ctl_head head;
+
+	if (bytes < sizeof(head))
+		return visitor_leave(visitor);
+	memcpy(&head, data, sizeof(head));
+	data += sizeof(head);
+	bytes -= sizeof(head);
+	if (head.magic != CTL_MAGIC || head.version != CTL_VERSION || head.bytes != bytes)
+		return visitor_leave(visitor);
+	if (head.kind == CTL_DATA && bytes) {
+		data_send(visitor, head.value, data, bytes);
+	} else if (head.kind == CTL_SLOT && !bytes) {
+		data_slot(visitor, head.value);
+	} else if (head.kind == CTL_GROUP && bytes == sizeof(group)) {
+		memcpy(&group, data, sizeof(group));
+		data_group(visitor, head.value, &group);
+	} else if (head.kind == CTL_VIOLATION && bytes == sizeof(violation)) {
+		memcpy(&violation, data, sizeof(violation));
+		data_violation(visitor, &violation);
+	} else {
+		visitor_leave(visitor);
+	}
+}
+
+/* What its packets have come to. */
+static void data_flush(struct data_plane *plane)
+{
+	while (!list_empty(&plane->dirty)) {
+		struct attached *attached = list_entry(plane->dirty.next, struct attached, dirty);
+
+		list_remove(&attached->dirty);
+		attached->is_dirty = false;
+		visitor_flush(attached->visitor);
+	}
+}
+
+bool data_read(struct visitor *visitor)
+{
+	static uint8_t data[BATCH][sizeof(struct ctl_head) + CTL_PACKET_MAX];	/* one thread's */
+	struct mmsghdr message[BATCH];
+	struct iovec iov[BATCH];
+	int got;
+
+	for (unsigned i = 0; i < BATCH; i++) {
+		iov[i] = (struct iovec){ .iov_base = data[i], .iov_len = sizeof(data[i]) };
+		message[i] = (struct mmsghdr){ .msg_hdr = { .msg_iov = &iov[i], .msg_iovlen = 1 } };
+	}
+	got = recvmmsg(visitor->fd, message, BATCH, MSG_DONTWAIT, NULL);
+	if (got < 0 && (errno == EAGAIN || errno == EINTR))
+		return false;
+	if (got <= 0)
+		visitor_leave(visitor);
+	for (int i = 0; i < got && !visitor->gone; i++) {
+		/* Nothing: it hung up. Cut off, or with descriptors: no message of ours. */
+		if (!message[i].msg_len ||
+		    message[i].msg_hdr.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+			visitor_leave(visitor);
+		else
+			data_message(visitor, data[i], message[i].msg_len);
+	}
+	data_flush(visitor->room->plane);
+	return got == BATCH && !visitor->gone && !visitor->paused;
+}
+
+/* ---- events ---- */
+
+void data_event(struct room *room, uint32_t node, uint32_t port, enum fabric_event event)
+{
+	_Static_assert((int)CTL_EVENT_PORT_ACTIVE == (int)FABRIC_EVENT_PORT_ACTIVE &&
+		       (int)CTL_EVENT_PORT_ERROR == (int)FABRIC_EVENT_PORT_ERROR &&
+		       (int)CTL_EVENT_LID_CHANGE == (int)FABRIC_EVENT_LID_CHANGE &&
+		       (int)CTL_EVENT_SM_CHANGE == (int)FABRIC_EVENT_SM_CHANGE &&
+		       (int)CTL_EVENT_CLIENT_REREGISTER == (int)FABRIC_EVENT_CLIENT_REREGISTER &&
+		       (int)CTL_EVENT_GID_CHANGE == (int)FABRIC_EVENT_GID_CHANGE &&
+		       (int)CTL_EVENT_PKEY_CHANGE == (int)FABRIC_EVENT_PKEY_CHANGE,
+		       "programs are told them by the same number");
+	struct data_host *host = room->plane ? room->plane->host[node] : NULL;
+	struct data_port *at = host ? data_port_at(host, node, port) : NULL;
+
+	if (!at)
+		return;
+	if (event != FABRIC_EVENT_OTHER)
+		at->events |= 1u << event;
+	at->changed = room->plane->changed = true;
+}
+
+static void data_tell(struct room *room, struct data_host *host, struct data_port *port)
+{
+	struct ctl_port now = port->last;
+	uint32_t events = port->events;
+	struct list *at;
+
+	room_fill_port(room, port->node, now.number, &now);
+	port->events = 0;
+	port->changed = false;
+	if (!events && !memcmp(&now, &port->last, sizeof(now)))
+		return;
+	port->last = now;
+	list_for_each(at, &host->attached)
+		visitor_answer(list_entry(at, struct attached, node)->visitor, CTL_CHANGED, 0,
+			       events, &now, sizeof(now));
+}
+
+void data_timer(struct room *room)
+{
+	struct data_plane *plane = room->plane;
+	struct list *at, *next;
+
+	if (!plane)
+		return;
+	list_for_each_safe(at, next, &plane->full) {
+		struct attached *attached = list_entry(at, struct attached, full);
+
+		if (attached->since_us + STALL_US <= room->now_us)
+			data_stall(attached);
+	}
+	if (!plane->changed)
+		return;
+	plane->changed = false;
+	list_for_each(at, &plane->hosts) {
+		struct data_host *host = list_entry(at, struct data_host, node);
+
+		for (unsigned i = 0; i < host->ports; i++)
+			if (host->port[i].changed)
+				data_tell(room, host, &host->port[i]);
+	}
+}
+
+/* ---- the end ---- */
+
+void data_detach(struct visitor *visitor)
+{
+	struct attached *attached = visitor->attached;
+	struct data_plane *plane = visitor->room->plane;
+
+	data_slots_release(attached);
+	data_groups_leave(plane, attached);
+	data_resume_all(attached);
+	if (attached->waits_for)
+		data_resume(attached);
+	if (attached->is_dirty)
+		list_remove(&attached->dirty);
+	list_remove(&attached->node);
+	free(attached);
+	visitor->attached = NULL;
+}
+
+void data_describe(const struct visitor *visitor, FILE *out)
+{
+	const struct attached *attached = visitor->attached;
+	char host[CTL_NODE_MAX];
+
+	room_host_name(visitor->room, attached->host->port->node, host);
+	fprintf(out,
+		"%s (%d) on %s, %u groups, %llu packets sent, %llu received, %llu refused, "
+		"%llu discarded, %zu bytes unread%s\n",
+		visitor->program, (int)visitor->pid, host, attached->groups,
+		(unsigned long long)attached->sent, (unsigned long long)attached->received,
+		(unsigned long long)attached->refused, (unsigned long long)attached->discarded,
+		visitor->queued, attached->waits_for ? ", waits for a receiver" : "");
+}
+
+void data_close(struct room *room)
+{
+	struct data_plane *plane = room->plane;
+
+	while (plane && !list_empty(&plane->hosts)) {
+		struct data_host *host = list_entry(plane->hosts.next, struct data_host, node);
+
+		list_remove(&host->node);
+		free(host->port);
+		free(host);
+	}
+	if (plane)
+		free(plane->host);
+	free(plane);
+	room->plane = NULL;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A program that is connected, for visitor.c and data.c: what it asks, and what it has not read. */
+#ifndef VERBATIM_TOOLS_FABRIC_VISITOR_H
+#define VERBATIM_TOOLS_FABRIC_VISITOR_H
+
+#include "fabric/room.h"
+
+#define LETTER_BYTES	128u		/* that each costs, beside its own */
+
+/* What a program has not read. */
+struct letter {
+	struct list node;
+	size_t bytes;
+	uint8_t data[];
+};
+
+struct visitor {
+	struct list node;
+	struct watch watch;
+	struct room *room;
+	int fd;
+	unsigned events;		/* that its socket is watched for */
+	bool gone;			/* closed at the end of the turn */
+	bool told;			/* that it loses MADs or packets */
+	bool paused;			/* not read: a receiver of what it sends has no room */
+	bool hung;			/* paused, and it hung up: not watched */
+	pid_t pid;
+	uid_t uid;
+	bool owner;			/* of the fabric, or root */
+	char program[32];
+	/* of a port that it has open */
+	struct agents_file *file;
+	uint64_t token;
+	uint32_t at, port;		/* node and port */
+	char device[CTL_DEVICE_MAX];
+	uint64_t lost;
+	struct attached *attached;	/* its QPs are at HCAs of a node (data.c); or NULL */
+	/* what it has not read */
+	struct list queue;
+	unsigned letters;
+	size_t queued;
+};
+
+/* ---- visitor.c ---- */
+
+/* Closes it at the end of the turn. */
+void visitor_leave(struct visitor *visitor);
+/* After a change of its queue or of paused: for what its socket is watched. */
+void visitor_watch(struct visitor *visitor);
+/* A letter joins what it has not read: it is written by visitor_flush(). */
+void visitor_queue(struct visitor *visitor, struct letter *letter);
+/* Writes what it has not read, as far as there is room in its socket. */
+void visitor_flush(struct visitor *visitor);
+void visitor_answer(struct visitor *visitor, enum ctl_kind kind, int status, uint64_t value,
+		    const void *body, size_t bytes);
+/* @why: the text of an error. */
+void visitor_end(struct visitor *visitor, int status, uint64_t value, const char *why);
+
+/* ---- data.c ---- */
+
+void data_attach(struct visitor *visitor, uint32_t host);
+/* One batch of an attached program's messages. False: there is nothing more, or it has gone. */
+bool data_read(struct visitor *visitor);
+/* Its queue has been written, as far as it could be: senders that wait may go on. */
+void data_drained(struct visitor *visitor);
+void data_detach(struct visitor *visitor);
+/* Of an attached program, for the console. */
+void data_describe(const struct visitor *visitor, FILE *out);
+
+#endif

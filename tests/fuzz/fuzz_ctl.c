@@ -15,6 +15,7 @@
 #include "../../tools/fabric/console_counter.c"
 #include "../../tools/fabric/data.c"
 #include "../../tools/fabric/issm.c"
+#include "../../tools/fabric/plane.c"
 #include "../../tools/fabric/sysfs.c"
 #include "../../tools/fabric/visitor.c"
 #include "fabric/internal.h"
@@ -149,7 +150,8 @@ static void program_ask(struct program *program, unsigned kind, uint64_t value, 
 				 .kind = (uint16_t)kind, .bytes = (uint32_t)bytes, .value = value };
 
 	memcpy(message, &head, sizeof(head));
-	memcpy(message + sizeof(head), body, bytes);
+	if (bytes)
+		memcpy(message + sizeof(head), body, bytes);
 	if (program->fd >= 0)
 		send(program->fd, message, sizeof(head) + bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
 }

@@ -24,6 +24,7 @@ void fabric_free(struct fabric *fabric)
 	free(fabric->node);
 	free(fabric->queue);
 	free(fabric->by_name);
+	free(fabric->place);
 	free(fabric);
 }
 
@@ -143,6 +144,7 @@ int fabric_set_errors(struct fabric *fabric, uint32_t node, uint32_t port, unsig
 		return EINVAL;
 	at->error_percent = (uint8_t)percent;
 	at->error_attribute = attribute;
+	fabric_changed(fabric, node);
 	return 0;
 }
 

@@ -104,6 +104,8 @@ struct fabric_ops {
 	 */
 	enum fabric_arrival (*arrive)(void *context, uint32_t node, uint32_t port,
 				      const uint8_t *packet, size_t bytes);
+	/* Counters of ports are about to be read or set: fabric_count_path() what has not been. */
+	void (*fold)(void *context);
 	/* A packet is lost at a node, into which it came by this port. @mad: NULL if it is data. */
 	void (*lost)(void *context, uint32_t node, uint32_t port, const uint8_t mad[MAD_BYTES],
 		     const char *why);
@@ -285,11 +287,29 @@ struct fabric_statistics {
 	uint64_t hops;
 	uint64_t sma_requests, sma_answers, delivered, traps;
 	uint64_t data_sent, data_delivered;	/* packets of programs; copies count */
+	uint64_t data_counted;		/* that programs handed over by themselves */
 	uint64_t lost_down, lost_route, lost_smi, lost_mkey, lost_port, lost_other, lost_error,
 		lost_vl, lost_mtu, lost_pkey, lost_nobody, lost_full;
 	size_t bytes;			/* of memory */
 };
 void fabric_statistics(const struct fabric *fabric, struct fabric_statistics *statistics);
+
+/* ---- the image, for programs (image/image.h) ---- */
+
+/* Its size; 0: it would be too large. */
+size_t fabric_image_bytes(const struct fabric *fabric);
+/* Begins one in zeroed memory of that size, aligned as a page: hosts are nobody's, slots neither. */
+void fabric_image_begin(struct fabric *fabric, void *image);
+/* Writes what is another since the last time, and moves the epoch; false: nothing is. */
+bool fabric_image_update(struct fabric *fabric, void *image);
+/* The node and port of a number in the image. False: there is none. */
+bool fabric_image_port(const struct fabric *fabric, uint32_t number, uint32_t *node, uint32_t *port);
+/*
+ * Counts packets that a program has handed over by itself, over these cables, from a port of an
+ * HCA on. False: that is no path, and nothing is counted.
+ */
+bool fabric_count_path(struct fabric *fabric, const uint32_t *exit, unsigned crossings,
+		       bool multicast, uint64_t packets, uint64_t words);
 
 /* ---- making and printing ---- */
 

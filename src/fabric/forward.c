@@ -222,19 +222,24 @@ static unsigned flight_words(const struct flight *flight)
 	return (8 + (flight->has_grh ? 40 : 0) + 12 + 8 + MAD_BYTES + 4) / 4;
 }
 
+void port_count_crossing(struct fabric_port *from, struct fabric_port *to, bool multicast,
+			 uint64_t packets, uint64_t words)
+{
+	from->counter[COUNTER_XMIT_PKTS] += packets;
+	from->counter[COUNTER_XMIT_DATA] += words;
+	from->counter[multicast ? COUNTER_MULTICAST_XMIT_PKTS : COUNTER_UNICAST_XMIT_PKTS] +=
+		packets;
+	to->counter[COUNTER_RCV_PKTS] += packets;
+	to->counter[COUNTER_RCV_DATA] += words;
+	to->counter[multicast ? COUNTER_MULTICAST_RCV_PKTS : COUNTER_UNICAST_RCV_PKTS] += packets;
+}
+
 /* @packets: 1; or -1: it did not cross after all. */
 static void flight_count(const struct flight *flight, struct fabric_port *from,
 			 struct fabric_port *to, int packets)
 {
-	bool multicast = flight_is_multicast(flight);
-	uint64_t one = (uint64_t)packets, words = one * flight_words(flight);
-
-	from->counter[COUNTER_XMIT_PKTS] += one;
-	from->counter[COUNTER_XMIT_DATA] += words;
-	from->counter[multicast ? COUNTER_MULTICAST_XMIT_PKTS : COUNTER_UNICAST_XMIT_PKTS] += one;
-	to->counter[COUNTER_RCV_PKTS] += one;
-	to->counter[COUNTER_RCV_DATA] += words;
-	to->counter[multicast ? COUNTER_MULTICAST_RCV_PKTS : COUNTER_UNICAST_RCV_PKTS] += one;
+	port_count_crossing(from, to, flight_is_multicast(flight), (uint64_t)packets,
+			    (uint64_t)packets * flight_words(flight));
 }
 
 /* A switch's port that was told to lets no packet of another partition through (10.9.4). */

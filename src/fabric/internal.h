@@ -99,6 +99,7 @@ struct fabric_node {
 	uint32_t vendor_id, revision;
 	uint16_t device_id, pkeys;	/* entries of the P_Key table of an end port */
 	bool powered;
+	bool dirty;			/* the image has not what is in force */
 	struct fabric_port *port;	/* [ports + 1] */
 	/* of a switch */
 	struct ib_switch_info switch_info;
@@ -137,9 +138,23 @@ struct fabric {
 	size_t queue_room, queue_head, queue_count;
 	bool busy;
 	struct fabric_statistics statistics;
+	struct image_place *place;	/* image.c: by node; NULL: there is no image */
+	bool dirty;			/* some node is */
 	uint32_t *by_name;		/* hash of IDs and descriptions: node + 1 */
 	size_t names_room;
 };
+
+/* Where a node is in the image. */
+struct image_place {
+	uint32_t first_port;
+	uint64_t table;			/* of its ports */
+};
+
+/* Something that packets meet at this node is another. */
+static inline void fabric_changed(struct fabric *fabric, uint32_t node)
+{
+	fabric->node[node].dirty = fabric->dirty = true;
+}
 
 /* Time does not go back. */
 static inline void fabric_pass(struct fabric *fabric, uint64_t now_us)
@@ -258,6 +273,9 @@ enum discard forward_exit(const struct fabric_node *node, const struct flight *f
 			  uint8_t *vl);
 enum discard forward_entry(const struct fabric_node *node, const struct flight *flight,
 			   unsigned in);
+/* Packets over a cable. */
+void port_count_crossing(struct fabric_port *from, struct fabric_port *to, bool multicast,
+			 uint64_t packets, uint64_t words);
 void flight_start(struct fabric *fabric, const struct flight *flight);
 /* Until nothing is on its way. */
 void flights_run(struct fabric *fabric);

@@ -61,6 +61,7 @@ static void link_enter(struct fabric *fabric, uint32_t node, unsigned port, enum
 	end->counter[COUNTER_LINK_DOWNED] += port_state_logical(before) != FABRIC_PORT_DOWN &&
 					     port_state_logical(next) == FABRIC_PORT_DOWN;
 	end->state = next;
+	fabric_changed(fabric, node);
 	end->info.port_state = (uint8_t)port_state_logical(next);
 	end->info.port_physical_state = (uint8_t)port_state_phys(next);
 	if (next == PORT_ACTIVE)
@@ -148,6 +149,7 @@ int fabric_set_power(struct fabric *fabric, uint32_t node, bool on, uint64_t now
 		port_reset(at, port);
 		fabric_event_at(fabric, node, port, FABRIC_EVENT_OTHER);
 	}
+	fabric_changed(fabric, node);
 	if (!on)
 		node_forget(at);
 	for (unsigned port = 1; on && port <= at->ports; port++)

@@ -59,6 +59,13 @@ static void counter_rise(struct fabric_port *port, enum port_counter counter, ui
 			  more % rise->per_second * US_PER_S / rise->per_second;
 }
 
+/* What was counted elsewhere. */
+static void pma_fold(struct fabric *fabric)
+{
+	if (fabric->ops.fold)
+		fabric->ops.fold(fabric->context);
+}
+
 static uint64_t pma_counter(struct fabric *fabric, struct fabric_port *port,
 			    enum port_counter counter)
 {
@@ -203,6 +210,7 @@ bool pma_receive(struct fabric *fabric, const struct flight *flight, unsigned po
 	if (flight->mad[1] != MAD_CLASS_PERFORMANCE || flight->dlid >= LID_MULTICAST ||
 	    (flight->mad[3] != MAD_METHOD_GET && flight->mad[3] != MAD_METHOD_SET))
 		return false;
+	pma_fold(fabric);
 	*answer = *flight;
 	put_be16(answer->mad + SMP_STATUS, pma_status(fabric, flight->node, port, answer->mad));
 	answer->mad[3] = MAD_METHOD_GET_RESPONSE;
@@ -254,6 +262,7 @@ const char *fabric_counter(struct fabric *fabric, uint32_t node, uint32_t port, 
 	if (!at || counter >= COUNTERS)
 		return NULL;
 	fabric_pass(fabric, now_us);
+	pma_fold(fabric);
 	*value = pma_counter(fabric, at, (enum port_counter)counter);
 	*per_second = at->rise ? at->rise[counter].per_second : 0;
 	return counter_rows[counter].name;
@@ -267,6 +276,7 @@ int fabric_set_counter(struct fabric *fabric, uint32_t node, uint32_t port, unsi
 	if (!at || counter >= COUNTERS)
 		return EINVAL;
 	fabric_pass(fabric, now_us);
+	pma_fold(fabric);
 	pma_counter(fabric, at, (enum port_counter)counter);
 	at->counter[counter] = value;
 	return 0;

@@ -616,6 +616,8 @@ bool sma_receive(struct fabric *fabric, struct flight *flight, bool *answer)
 		    !mkey_allows(&request, other, flight))
 			return true;
 		sma_answer(mad, row->handler(&request));
+		if (request.set)
+			fabric_changed(fabric, flight->node);
 		if (request.set && row->handler == get_port_info)
 			fabric_event_at(fabric, flight->node, request.own, FABRIC_EVENT_OTHER);
 	}

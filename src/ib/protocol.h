@@ -35,6 +35,13 @@
  *					the connection's slots, or for a group
  *	VIOLATION struct	->	a QP refused a packet for its key: counted at the port
  *				<-	CHANGED events, struct ctl_port: what a port is from now on
+ *	FOLD			->
+ *				<-	END: what was sent before is in the queues of its receivers,
+ *					what was tallied is counted, and all entries are free
+ *
+ * With the END of ATTACH come two descriptors: the image, to be mapped for reading, and a tally, for
+ * reading and writing (image/image.h, image/tally.h). Packets whose path the image knows a program
+ * may hand over by itself; it tallies them. Without descriptors there is no image: all is DATA.
  *
  * DATA's packet is whole, LRH to ICRC. The fabric writes its VL, and believes nothing else: SLID is
  * one of the port's, PktLen fits, neither end is QP0 or QP1 (their MADs go by OPEN), and a
@@ -72,6 +79,7 @@
 enum ctl_kind {
 	CTL_COMMAND = 1, CTL_PORTS, CTL_OPEN, CTL_REGISTER, CTL_UNREGISTER, CTL_ISSM, CTL_SYSFS,
 	CTL_ATTACH, CTL_SLOT, CTL_GROUP, CTL_DATA, CTL_VIOLATION, CTL_ROUTE,
+	CTL_FOLD,
 	CTL_TEXT = 64, CTL_PORT, CTL_END, CTL_CHANGED,
 };
 

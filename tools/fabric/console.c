@@ -323,6 +323,7 @@ static int word_statistics(struct room *room, int count, char **word, FILE *out)
 	struct agents_statistics agents;
 	struct fabric_statistics fabric;
 
+	data_fold(room);
 	fabric_statistics(room->fabric, &fabric);
 	agents_statistics(room->agents, &agents);
 #define NUMBER(of, member) fprintf(out, "%-20s %llu\n", #member, (unsigned long long)(of).member)
@@ -342,6 +343,7 @@ static int word_statistics(struct room *room, int count, char **word, FILE *out)
 	NUMBER(fabric, lost_error);
 	NUMBER(fabric, data_sent);
 	NUMBER(fabric, data_delivered);
+	NUMBER(fabric, data_counted);
 	NUMBER(fabric, lost_vl);
 	NUMBER(fabric, lost_mtu);
 	NUMBER(fabric, lost_pkey);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Data of programs whose QPs are at HCAs of the fabric: ib/protocol.h, from ATTACH on. A packet
- * that a program sends goes its way in fabric_send_packet(), and comes out at data_arrive(): by the slot
- * in its QPN, or by its group, it belongs to a program of that host, whose queue it joins.
+ * that a program sends goes its way in fabric_send_packet(), and comes out at data_arrive(): by
+ * the slot in its QPN, or by its group, it belongs to a program of that host, whose queue it joins.
  *
  *	a queue beyond QUEUE_HIGH	who sends to it is not read until it is below QUEUE_LOW:
  *					that one's socket gets full, and nothing is lost
@@ -22,8 +22,9 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "fabric/visitor.h"
+#include "fabric/data.h"
 #include "host/slot.h"
+#include "image/image.h"
 #include "platform/socket_owner.h"
 #include "wire/ib_packet.h"
 #include "wire/smp.h"
@@ -34,25 +35,9 @@
 #define QUEUE_HARD	(32u << 20)
 #define QUEUES_ALL	(256u << 20)
 #define STALL_US	500000u
-#define BUCKETS		4096u
 #define UD_SERVICE	3u		/* the upper three bits of an opcode */
 #define DETH_SOURCE_QP	5u		/* byte of the DETH */
 #define GRH_DGID	24u
-
-struct data_port {
-	uint32_t node, events;		/* events: a mask of what has not been told */
-	bool changed;
-	struct ctl_port last;		/* as it was told */
-};
-
-/* A node that has been attached to, with all its HCAs. */
-struct data_host {
-	struct list node;
-	struct list attached;
-	struct visitor *slot[SLOT_COUNT];
-	unsigned ports;
-	struct data_port *port;
-};
 
 /* A program's wish for copies. */
 struct data_group {
@@ -82,15 +67,7 @@ struct attached {
 	uint64_t since_us;		/* it has had waiters */
 	bool stalled;
 	uint64_t sent, received, refused, discarded;
-};
-
-struct data_plane {
-	struct data_host **host;	/* by node; NULL: nobody has been attached there */
-	struct list hosts, dirty, full;
-	struct data_group *bucket[BUCKETS];
-	bool changed;			/* some port is */
-	struct visitor *sender;		/* whose packet is on its way, from: */
-	uint32_t sender_node, sender_port;
+	struct plane_tally *tally;	/* of packets that it hands over by itself; or NULL */
 };
 
 /* ---- hosts and their ports ---- */
@@ -140,6 +117,7 @@ static struct data_plane *data_plane_get(struct room *room)
 	list_init(&plane->dirty);
 	list_init(&plane->full);
 	room->plane = plane;
+	plane->image = plane_image_new(room);
 	return plane;
 }
 
@@ -160,8 +138,12 @@ static struct data_host *data_host_get(struct room *room, uint32_t node)
 		free(host);
 		return NULL;
 	}
-	for (unsigned i = 0; i < host->ports; i++)
+	host->number = plane->host_count++;
+	for (unsigned i = 0; i < host->ports; i++) {
 		plane->host[host->port[i].node] = host;
+		if (plane->image)
+			plane_set_host(plane->image, host->port[i].node, host->number);
+	}
 	list_add_tail(&plane->hosts, &host->node);
 	return host;
 }
@@ -188,15 +170,36 @@ void data_attach(struct visitor *visitor, uint32_t node)
 		room_fill_port(visitor->room, host->port[i].node, last->number, last);
 		visitor_answer(visitor, CTL_PORT, 0, 0, last, sizeof(*last));
 	}
-	visitor_end(visitor, 0, visitor->room->hash, NULL);
+	attached->tally = plane_give(visitor);
+	if (!attached->tally)
+		visitor_end(visitor, 0, visitor->room->hash, NULL);
 }
 
 /* ---- slots ---- */
 
+/* Which host's program the image says to have a slot. */
+static void data_slot_show(struct data_plane *plane, uint32_t slot)
+{
+	uint32_t owner = 0;
+	struct list *at;
+
+	if (!plane->image)
+		return;
+	list_for_each(at, &plane->hosts) {
+		struct data_host *host = list_entry(at, struct data_host, node);
+
+		if (host->slot[slot])
+			owner = owner ? IMAGE_NONE : host->number + 1;
+	}
+	plane_set_slot(plane->image, slot, owner);
+}
+
 static void data_slots_release(struct attached *attached)
 {
-	for (unsigned i = 0; i < attached->slots; i++)
+	for (unsigned i = 0; i < attached->slots; i++) {
 		attached->host->slot[attached->slot[i]] = NULL;
+		data_slot_show(attached->visitor->room->plane, attached->slot[i]);
+	}
 	attached->slots = 0;
 }
 
@@ -262,6 +265,7 @@ static void data_slot(struct visitor *visitor, uint64_t value)
 	}
 	attached->host->slot[value] = visitor;
 	attached->slot[attached->slots++] = (uint32_t)value;
+	data_slot_show(visitor->room->plane, (uint32_t)value);
 	visitor_end(visitor, 0, 0, NULL);
 }
 
@@ -283,7 +287,7 @@ static struct data_group **data_bucket(struct data_plane *plane, uint32_t node, 
 	hash = (hash * 16777619u ^ port) * 16777619u ^ mlid;
 	for (unsigned i = 0; i < 16; i++)
 		hash = hash * 16777619u ^ mgid[i];
-	return &plane->bucket[(hash ^ hash >> 16) % BUCKETS];
+	return &plane->bucket[(hash ^ hash >> 16) % DATA_BUCKETS];
 }
 
 static bool data_group_is(const struct data_group *group, uint32_t node, uint32_t port,
@@ -580,6 +584,10 @@ static void data_message(struct visitor *visitor, uint8_t *data, size_t bytes)
 		data_send(visitor, head.value, data, bytes);
 	} else if (head.kind == CTL_SLOT && !bytes) {
 		data_slot(visitor, head.value);
+	} else if (head.kind == CTL_FOLD && !bytes) {
+		plane_fold(visitor->room, visitor->attached->tally, visitor->attached->host);
+		plane_tally_reset(visitor->attached->tally);
+		visitor_end(visitor, 0, 0, NULL);
 	} else if (head.kind == CTL_GROUP && bytes == sizeof(group)) {
 		memcpy(&group, data, sizeof(group));
 		data_group(visitor, head.value, &group);
@@ -677,6 +685,7 @@ void data_timer(struct room *room)
 
 	if (!plane)
 		return;
+	plane_update(room, plane->image);
 	list_for_each_safe(at, next, &plane->full) {
 		struct attached *attached = list_entry(at, struct attached, full);
 
@@ -702,6 +711,8 @@ void data_detach(struct visitor *visitor)
 	struct attached *attached = visitor->attached;
 	struct data_plane *plane = visitor->room->plane;
 
+	plane_fold(visitor->room, attached->tally, attached->host);
+	plane_tally_free(attached->tally);
 	data_slots_release(attached);
 	data_groups_leave(plane, attached);
 	data_resume_all(attached);
@@ -729,6 +740,20 @@ void data_describe(const struct visitor *visitor, FILE *out)
 		visitor->queued, attached->waits_for ? ", waits for a receiver" : "");
 }
 
+void data_fold(struct room *room)
+{
+	struct list *at, *of;
+
+	if (!room->plane)
+		return;
+	list_for_each(at, &room->plane->hosts) {
+		struct data_host *host = list_entry(at, struct data_host, node);
+
+		list_for_each(of, &host->attached)
+			plane_fold(room, list_entry(of, struct attached, node)->tally, host);
+	}
+}
+
 void data_close(struct room *room)
 {
 	struct data_plane *plane = room->plane;
@@ -740,8 +765,10 @@ void data_close(struct room *room)
 		free(host->port);
 		free(host);
 	}
-	if (plane)
+	if (plane) {
+		plane_image_free(plane->image);
 		free(plane->host);
+	}
 	free(plane);
 	room->plane = NULL;
 }

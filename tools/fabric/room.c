@@ -313,6 +313,11 @@ static enum fabric_arrival room_arrive(void *context, uint32_t node, uint32_t po
 	return data_arrive(context, node, port, packet, bytes);
 }
 
+static void room_fold(void *context)
+{
+	data_fold(context);
+}
+
 static void room_packet(void *context, const struct fabric_packet *packet)
 {
 	struct room *room = context;
@@ -338,10 +343,12 @@ static void room_lost(void *context, uint32_t node, uint32_t port, const uint8_t
 static const struct fabric_ops fabric_calls = { .deliver = room_deliver,
 						.event = room_event,
 						.arrive = room_arrive,
+						.fold = room_fold,
 						.lost = room_lost };
 static const struct fabric_ops traced_calls = { .deliver = room_deliver,
 						.event = room_event,
 						.arrive = room_arrive,
+						.fold = room_fold,
 						.lost = room_lost,
 						.packet = room_packet };
 static const struct agents_ops agents_calls = { .receive = visitors_receive };

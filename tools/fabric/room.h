@@ -6,6 +6,7 @@
  *	room.c		one thread, asleep until a program, the console or a deadline wakes it
  *	visitor.c	programs: connections, questions (ib/protocol.h), what they have not read
  *	data.c		packets from and to QPs of programs, events of their ports
+ *	plane.c		what programs read and write in memory: image and tallies
  *	console.c	words of a person or a script, about cables and nodes
  *	issm.c		FIFOs that a subnet manager keeps open: the bit IsSM of its port
  *	sysfs.c		what the kernel would show of HCAs below /sys/class
@@ -115,6 +116,8 @@ void visitors_list(struct room *room, FILE *out);
 enum fabric_arrival data_arrive(struct room *room, uint32_t node, uint32_t port,
 				const uint8_t *packet, size_t bytes);
 void data_event(struct room *room, uint32_t node, uint32_t port, enum fabric_event event);
+/* Packets that programs handed over by themselves are counted at the ports. */
+void data_fold(struct room *room);
 uint64_t data_deadline_us(const struct room *room);
 /* At the end of a turn: events are told, and receivers that do not read are given up. */
 void data_timer(struct room *room);

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What data.c and plane.c have in common: who is attached where. */
+#ifndef VERBATIM_TOOLS_FABRIC_DATA_H
+#define VERBATIM_TOOLS_FABRIC_DATA_H
+
+#include "fabric/visitor.h"
+#include "wire/qpn.h"
+
+#define DATA_BUCKETS		4096u
+
+struct plane_image;
+struct plane_tally;
+
+struct data_port {
+	uint32_t node, events;		/* events: a mask of what has not been told */
+	bool changed;
+	struct ctl_port last;		/* as it was told */
+};
+
+/* A node that has been attached to, with all its HCAs. */
+struct data_host {
+	struct list node;
+	uint32_t number;
+	struct list attached;
+	struct visitor *slot[SLOT_COUNT];
+	unsigned ports;
+	struct data_port *port;
+};
+
+struct data_plane {
+	struct data_host **host;	/* by node; NULL: nobody has been attached there */
+	uint32_t host_count;
+	struct list hosts, dirty, full;
+	struct data_group *bucket[DATA_BUCKETS];
+	bool changed;			/* some port is */
+	struct visitor *sender;		/* whose packet is on its way, from: */
+	uint32_t sender_node, sender_port;
+	struct plane_image *image;	/* NULL: there is no memory for it */
+};
+
+/* ---- plane.c ---- */
+
+/* NULL: none; then all packets come by here. */
+struct plane_image *plane_image_new(struct room *room);
+void plane_image_free(struct plane_image *image);
+/* At the end of a turn: what has changed. */
+void plane_update(struct room *room, struct plane_image *image);
+void plane_set_host(struct plane_image *image, uint32_t node, uint32_t host);
+/* @host: its number + 1; 0: nobody has the slot; IMAGE_NONE: programs of several hosts have it. */
+void plane_set_slot(struct plane_image *image, uint32_t slot, uint32_t host);
+/* Ends the answer to ATTACH with image and tally; NULL: nothing was sent. */
+struct plane_tally *plane_give(struct visitor *visitor);
+/* Adds what a program at the host has counted to the ports. @tally may be NULL, as below. */
+void plane_fold(struct room *room, struct plane_tally *tally, const struct data_host *host);
+/* All entries are free again. */
+void plane_tally_reset(struct plane_tally *tally);
+void plane_tally_free(struct plane_tally *tally);
+
+#endif

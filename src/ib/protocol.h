@@ -173,6 +173,8 @@ struct ctl_port {
 	uint32_t mkey_violations, pkey_violations, qkey_violations;
 	uint32_t gids;
 	uint8_t gid[CTL_GIDS_MAX][16];	/* zero: there is none of this index */
+	uint32_t image_port;		/* its number in the image; UINT32_MAX: there is none */
+	uint32_t reserved_2;
 };
 
 #endif

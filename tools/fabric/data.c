@@ -140,6 +140,9 @@ static struct data_host *data_host_get(struct room *room, uint32_t node)
 	}
 	host->number = plane->host_count++;
 	for (unsigned i = 0; i < host->ports; i++) {
+		struct ctl_port *last = &host->port[i].last;
+
+		last->image_port = plane_port(plane->image, host->port[i].node, last->number);
 		plane->host[host->port[i].node] = host;
 		if (plane->image)
 			plane_set_host(plane->image, host->port[i].node, host->number);

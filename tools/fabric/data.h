@@ -45,6 +45,8 @@ struct plane_image *plane_image_new(struct room *room);
 void plane_image_free(struct plane_image *image);
 /* At the end of a turn: what has changed. */
 void plane_update(struct room *room, struct plane_image *image);
+/* The number of a port in the image. */
+uint32_t plane_port(const struct plane_image *image, uint32_t node, uint32_t port);
 void plane_set_host(struct plane_image *image, uint32_t node, uint32_t host);
 /* @host: its number + 1; 0: nobody has the slot; IMAGE_NONE: programs of several hosts have it. */
 void plane_set_slot(struct plane_image *image, uint32_t slot, uint32_t host);

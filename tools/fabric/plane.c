@@ -98,6 +98,14 @@ void plane_set_host(struct plane_image *image, uint32_t node, uint32_t host)
 	atomic_fetch_add_explicit(&image->head->epoch, 1, memory_order_release);
 }
 
+uint32_t plane_port(const struct plane_image *image, uint32_t node, uint32_t port)
+{
+	struct image view;
+
+	return image && image_open(&view, image->head, image->bytes)
+		       ? image_port_number(&view, node, port) : IMAGE_NONE;
+}
+
 void plane_set_slot(struct plane_image *image, uint32_t slot, uint32_t host)
 {
 	atomic_store_explicit(&image->head->slot[slot], host, memory_order_relaxed);

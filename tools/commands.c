@@ -51,6 +51,7 @@ static const struct command_option fabric_options[] = {
 	{ "--trace",	0, "FILE", "every packet on every cable, for tshark and Wireshark" },
 	{ "--make",	0, "RECIPE", "print the file of a topology: fattree leaves=4, ring, torus ..." },
 	{ "--list",	0, NULL, "the fabrics that run, and their hosts" },
+	{ "--say",	0, "LINE", "to the console of one that runs, of --name or the only one" },
 	{ NULL, 0, NULL, NULL },
 };
 
@@ -145,18 +146,21 @@ const struct command commands[] = {
 		      "verbatim link show --json\tfor programs\n" },
 	{ .name = "fabric", .run = fabric_command, .operand = OPERAND_FILE,
 	  .arguments = "FILE [--sm] [--name NAME] [--mode MODE] [--script FILE] [--trace FILE] "
-		       "[-- COMMAND [ARGUMENT]...] | --make RECIPE... | --list",
+		       "[-- COMMAND [ARGUMENT]...] | --make RECIPE... | --list | --say LINE",
 	  .text = "a virtual InfiniBand fabric: switches, cables and HCAs of a file, for\n"
 		  "opensm and other programs on this host",
 	  .options = fabric_options,
 	  .examples = "verbatim fabric lab.topo --sm\tuntil Ctrl-C; help lists the console's words\n"
 		      "verbatim fabric lab.topo --sm -- ibnetdiscover\tuntil the command ends\n"
 		      "VERBATIM_FABRIC=lab VERBATIM_NODE=host1 verbatim run ibstat\ta program on a host of it\n"
-		      "verbatim fabric --make fattree leaves=4 spines=2 hosts=4 >lab.topo\ta topology\n" },
-	{ .name = "cable", .run = cable_command, .arguments = "NODE[PORT] pull|plug [--fabric NAME]",
-	  .text = "pull a cable of a virtual fabric, or plug it in again",
+		      "verbatim fabric --make fattree leaves=4 spines=2 hosts=4 >lab.topo\ta topology\n"
+		      "verbatim fabric --say 'counter sw1[3]'\ta word for the console of one that runs\n" },
+	{ .name = "cable", .run = cable_command,
+	  .arguments = "NODE[PORT] pull|plug|ber RATE|degraded RATE [--fabric NAME]",
+	  .text = "pull a cable of a virtual fabric, plug it in again, or make it a bad one",
 	  .options = control_options,
-	  .examples = "verbatim cable 'sw1[3]' pull\tthe subnet manager hears of it by a trap\n" },
+	  .examples = "verbatim cable 'sw1[3]' pull\tthe subnet manager hears of it by a trap\n"
+		      "verbatim cable 'sw1[3]' ber 1e-8\tof so many bits one flips: counters move\n" },
 	{ .name = "node", .run = node_command, .arguments = "NODE on|off [--fabric NAME]",
 	  .text = "switch a node of a virtual fabric off, or on",
 	  .options = control_options,

@@ -97,6 +97,8 @@ int stats_command(int argc, char **argv);
 int fabric_command(int argc, char **argv);
 int cable_command(int argc, char **argv);
 int route_command(int argc, char **argv);
+/* A line for the console of a fabric that runs; NULL: the setting, or the only one. The exit status. */
+int control_say(const char *command, const char *fabric, const char *line);
 int node_command(int argc, char **argv);
 int top_command(int argc, char **argv);
 /* End with NULL. */

@@ -448,6 +448,14 @@ int agents_write(struct agents_file *file, const uint8_t *message, size_t bytes,
 
 /* ---- to a program ---- */
 
+bool agents_message_is_smp(const uint8_t *message, size_t bytes)
+{
+	const uint8_t *mad = message + sizeof(struct agent_header);
+
+	return bytes > sizeof(struct agent_header) + 1 &&
+	       (mad[1] == CLASS_LID_ROUTED || mad[1] == CLASS_DIRECTED);
+}
+
 void agent_receive(struct agent *agent, const struct agent_header *header, const uint8_t *mad,
 		   size_t length)
 {

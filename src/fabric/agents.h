@@ -109,6 +109,8 @@ void agents_deliver(struct agents *agents, uint32_t node, uint32_t port,
 
 uint64_t agents_deadline_us(const struct agents *agents);	/* FABRIC_NEVER: nothing waits */
 void agents_timer(struct agents *agents, uint64_t now_us);
+/* Of a message to a program: is it of QP0? */
+bool agents_message_is_smp(const uint8_t *message, size_t bytes);
 void agents_statistics(const struct agents *agents, struct agents_statistics *statistics);
 
 /* Is @class one of those that have RMPP? Where the data of its MADs begin. */

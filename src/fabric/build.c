@@ -3,6 +3,7 @@
  * A subnet of the nodes and cable ends that a file has: ends are joined, tables and ports made, and
  * links that can come up do.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,6 +164,36 @@ static void check_guids(struct reader *reader, struct fabric *fabric)
 	free(sorted);
 }
 
+/* False: no memory, or complained of. */
+static bool build_plant(struct reader *reader, struct fabric *fabric, const struct planted *planted)
+{
+	uint32_t node = planted->node, port = planted->port;
+	int err = 0;
+
+	switch (planted->kind) {
+	case PLANT_COUNTER:
+		err = fabric_set_counter(fabric, node, port, planted->counter, planted->value, 0);
+		break;
+	case PLANT_RISE:
+		err = fabric_set_rise(fabric, node, port, planted->counter, planted->value, 0);
+		break;
+	case PLANT_BIT_ERRORS:
+		err = fabric_set_bit_errors(fabric, node, port, planted->rate, 0);
+		break;
+	case PLANT_DEGRADED:
+		err = fabric_set_degraded(fabric, node, port, planted->lanes, planted->speed < 0 ?
+					  NULL : speeds[planted->speed].name, 0);
+		break;
+	case PLANT_STUCK:
+		err = fabric_set_stuck(fabric, node, port, true, 0);
+	}
+	reader->no_memory |= err == ENOMEM;
+	reader->line = planted->line;
+	if (err && err != ENOMEM)
+		COMPLAIN(reader, "\"%.64s\"[%u] has no cable", fabric->node[node].id, port);
+	return !err;
+}
+
 struct fabric *file_build(struct reader *reader)
 {
 	struct fabric *fabric = calloc(1, sizeof(*fabric));
@@ -205,6 +236,9 @@ struct fabric *file_build(struct reader *reader)
 	for (uint32_t i = 0; i < fabric->nodes; i++)
 		for (unsigned port = 1; port <= fabric->node[i].ports; port++)
 			link_try(fabric, i, port);
+	for (size_t i = 0; i < reader->plants; i++)
+		if (!build_plant(reader, fabric, &reader->planted[i]))
+			goto failed;
 	return fabric;
 failed:
 	for (uint32_t i = 0; i < fabric->nodes; i++)

@@ -105,6 +105,20 @@ void fabric_refuse(struct fabric *fabric, uint32_t node, uint32_t port,
 
 /* ---- time, and what happens ---- */
 
+/* The first time that is not 0: what the file has begun begins then. */
+static void fabric_start(struct fabric *fabric)
+{
+	fabric->deadline_us = FABRIC_NEVER;
+	for (uint32_t node = 0; node < fabric->nodes; node++)
+		for (unsigned port = 0; port <= fabric->node[node].ports; port++) {
+			struct fabric_port *at = &fabric->node[node].port[port];
+
+			for (unsigned i = 0; at->rise && i < COUNTERS; i++)
+				at->rise[i].since_us = fabric->now_us;
+			bit_errors_start(fabric, at);
+		}
+}
+
 uint64_t fabric_deadline_us(const struct fabric *fabric)
 {
 	return fabric->deadline_us;
@@ -112,7 +126,11 @@ uint64_t fabric_deadline_us(const struct fabric *fabric)
 
 void fabric_timer(struct fabric *fabric, uint64_t now_us)
 {
+	bool starts = !fabric->now_us && now_us;
+
 	fabric_pass(fabric, now_us);
+	if (starts)
+		fabric_start(fabric);
 	if (fabric->deadline_us <= fabric->now_us)
 		traps_due(fabric);
 }

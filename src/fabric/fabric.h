@@ -175,8 +175,10 @@ struct fabric_violation {
 int fabric_violated(struct fabric *fabric, uint32_t node, uint32_t port,
 		    const struct fabric_violation *violation, uint64_t now_us);
 
-/* Traps to repeat, leases that end: call fabric_timer() no later than at this time. FABRIC_NEVER:
- * nothing. */
+/*
+ * Traps to repeat, leases that end: call fabric_timer() no later than at this time. FABRIC_NEVER:
+ * nothing. Its first call is when what the file plants begins.
+ */
 uint64_t fabric_deadline_us(const struct fabric *fabric);
 void fabric_timer(struct fabric *fabric, uint64_t now_us);
 
@@ -211,6 +213,32 @@ int fabric_set_rise(struct fabric *fabric, uint32_t node, uint32_t port, unsigne
 /* A node without power answers nothing and its links are down; switched on again it has forgotten
  * all. */
 int fabric_set_power(struct fabric *fabric, uint32_t node, bool on, uint64_t now_us);
+
+/* ---- faults ---- */
+
+/* A cable that flips bits, both ways, at this rate: 1e-12, at most 1e-3; 0: no longer. */
+#define FABRIC_BIT_ERRORS_MAX	1e-3
+int fabric_set_bit_errors(struct fabric *fabric, uint32_t node, uint32_t port, double rate,
+			  uint64_t now_us);
+/* A cable trains to so many lanes and this speed at best; 0 and NULL: as its ends can. */
+int fabric_set_degraded(struct fabric *fabric, uint32_t node, uint32_t port, unsigned lanes,
+			const char *speed_name, uint64_t now_us);
+/* A port that does not leave Init. */
+int fabric_set_stuck(struct fabric *fabric, uint32_t node, uint32_t port, bool stuck,
+		     uint64_t now_us);
+/*
+ * What the subnet manager cannot change until it is released: a LID (0), a row of a switch's forwarding
+ * table, a P_Key (FABRIC_RELEASE; ENOENT: it was not held).
+ */
+#define FABRIC_RELEASE	UINT32_MAX
+int fabric_hold_lid(struct fabric *fabric, uint32_t node, uint32_t port, uint16_t lid);
+int fabric_hold_route(struct fabric *fabric, uint32_t node, uint16_t lid, unsigned out);
+int fabric_hold_pkey(struct fabric *fabric, uint32_t node, uint32_t port, unsigned index,
+		     unsigned key);
+/* NodeGUID, and those of the ports; another node may have it. */
+int fabric_set_guid(struct fabric *fabric, uint32_t node, uint64_t guid);
+/* A program did not take what deliver() gave it for want of room: VL15Dropped, QP1Dropped. */
+void fabric_count_dropped(struct fabric *fabric, uint32_t node, uint32_t port, bool smp);
 
 /* ---- looking at it ---- */
 

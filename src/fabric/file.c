@@ -6,16 +6,12 @@
 #include "fabric/file.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fabric/file_internal.h"
 #include "fabric/make.h"
 
-#define NAME_MAX_BYTES	128u
 #define NODES_MAX	65536u
 #define INCLUDES_MAX	8u
 #define FILES_MAX	256u
@@ -23,191 +19,7 @@
 #define VENDOR_DEFAULT	0x020000u	/* a locally administered OUI */
 #define GUID_LOCAL	(UINT64_C(0x02) << 56)
 
-void fabric_error_add(struct fabric_errors *errors, unsigned line, const char *format, ...)
-{
-	va_list arguments;
-
-	if (errors->count < FABRIC_ERRORS_MAX) {
-		struct fabric_error *error = &errors->error[errors->count];
-
-		error->line = line;
-		va_start(arguments, format);
-		vsnprintf(error->text, sizeof(error->text), format, arguments);
-		va_end(arguments);
-	}
-	errors->count++;
-}
-
-void reader_complain(struct reader *reader, const char *format, ...)
-{
-	char text[sizeof(((struct fabric_error *)NULL)->text)];
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(text, sizeof(text), format, arguments);
-	va_end(arguments);
-	if (reader->included)
-		fabric_error_add(reader->errors, reader->line, "%.60s:%u: %s", reader->included,
-				 reader->included_line, text);
-	else
-		fabric_error_add(reader->errors, reader->line, "%s", text);
-}
-
-static bool reader_room(struct reader *reader, void **array, size_t room, size_t count, size_t size,
-			size_t *new_room)
-{
-	void *bigger;
-
-	if (count < room)
-		return true;
-	*new_room = room ? 2 * room : 64;
-	bigger = realloc(*array, *new_room * size);
-	if (!bigger) {
-		reader->no_memory = true;
-		return false;
-	}
-	*array = bigger;
-	return true;
-}
-
-/* ---- words ---- */
-
-static const char *skip_blanks(const char *p)
-{
-	while (*p == ' ' || *p == '\t')
-		p++;
-	return p;
-}
-
-static bool word_is(const char *p, const char *word)
-{
-	size_t bytes = strlen(word);
-
-	return !strncmp(p, word, bytes) && !isalnum((unsigned char)p[bytes]) && p[bytes] != '_';
-}
-
-/* A number at *p, which is moved behind it. False: none, or over @most. */
-static bool file_read_number(const char **p, int base, uint64_t most, uint64_t *value)
-{
-	char *end;
-
-	if (!isxdigit((unsigned char)**p))
-		return false;
-	errno = 0;
-	*value = strtoull(*p, &end, base);
-	if (end == *p || errno || *value > most)
-		return false;
-	*p = end;
-	return true;
-}
-
-/* A quoted name at *p. NULL: complained of. To be freed. */
-static char *file_read_name(struct reader *reader, const char **p, const char *what)
-{
-	const char *begin = skip_blanks(*p), *end;
-	char *name;
-
-	end = *begin == '"' ? strchr(begin + 1, '"') : NULL;
-	if (!end) {
-		COMPLAIN(reader, "%s is not in quotes; write \"name\"", what);
-		return NULL;
-	}
-	if (end == begin + 1 || end - begin - 1 > (ptrdiff_t)NAME_MAX_BYTES) {
-		COMPLAIN(reader, "%s has %zd characters; give it 1 to %u", what, end - begin - 1,
-			 NAME_MAX_BYTES);
-		return NULL;
-	}
-	name = strndup(begin + 1, (size_t)(end - begin - 1));
-	reader->no_memory |= !name;
-	*p = end + 1;
-	return name;
-}
-
-/* "[N]". False: complained of. */
-static bool file_read_port(struct reader *reader, const char **p, unsigned *port)
-{
-	const char *at = skip_blanks(*p);
-	uint64_t value;
-
-	if (*at != '[' || (at++, !file_read_number(&at, 10, PORTS_MAX, &value)) || *at != ']') {
-		COMPLAIN(reader, "no port number here: \"%.20s\"; write [1] to [%u]",
-			 skip_blanks(*p), PORTS_MAX);
-		return false;
-	}
-	*port = (unsigned)value;
-	*p = at + 1;
-	return true;
-}
-
-static int speed_of(const char *text)
-{
-	if (word_is(text, "FDR10"))	/* a vendor's own, which counts as QDR */
-		return SPEED_QDR;
-	for (unsigned i = 0; i < SPEEDS; i++)
-		if (word_is(text, speeds[i].name))
-			return (int)i;
-	return -1;
-}
-
-/* "4x": one of the widths; 0: none. */
-static uint8_t width_of(const char *text, const char **behind)
-{
-	static const struct { const char *text; uint8_t width; } widths[] = {
-		{ "12x", WIDTH_12X }, { "1x", WIDTH_1X }, { "2x", WIDTH_2X }, { "4x", WIDTH_4X },
-		{ "8x", WIDTH_8X },
-	};
-
-	for (unsigned i = 0; i < sizeof(widths) / sizeof(*widths); i++)
-		if (!strncasecmp(text, widths[i].text, strlen(widths[i].text))) {
-			*behind = text + strlen(widths[i].text);
-			return widths[i].width;
-		}
-	return 0;
-}
-
 /* ---- nodes ---- */
-
-static uint64_t hash_name(const char *name)
-{
-	uint64_t hash = UINT64_C(14695981039346656037);
-
-	for (; *name; name++)
-		hash = (hash ^ (uint8_t)*name) * UINT64_C(1099511628211);
-	return hash ^ hash >> 32;
-}
-
-static size_t names_place(const struct reader *reader, const char *name)
-{
-	size_t place = hash_name(name) % reader->names_room;
-
-	while (reader->names[place] &&
-	       strcmp(reader->draft[reader->names[place] - 1].node.id, name))
-		place = (place + 1) % reader->names_room;
-	return place;
-}
-
-uint32_t reader_find(const struct reader *reader, const char *name)
-{
-	return reader->names_room ? reader->names[names_place(reader, name)] - 1 : FABRIC_NONE;
-}
-
-/* False: no memory. */
-static bool names_grow(struct reader *reader)
-{
-	if (2 * (size_t)reader->drafts < reader->names_room)
-		return true;
-	free(reader->names);
-	reader->names_room = reader->names_room ? 4 * reader->names_room : 256;
-	reader->names = calloc(reader->names_room, sizeof(*reader->names));
-	if (!reader->names) {
-		reader->no_memory = true;
-		reader->names_room = 0;
-		return false;
-	}
-	for (uint32_t i = 0; i < reader->drafts; i++)
-		reader->names[names_place(reader, reader->draft[i].node.id)] = i + 1;
-	return true;
-}
 
 /* ibnetdiscover's IDs say the GUID: "S-0002c90200421e28". 0: another name. */
 static uint64_t guid_in_name(const char *name)
@@ -250,7 +62,7 @@ static void read_node(struct reader *reader, const char *p, const char *comment,
 
 	reader->current = FABRIC_NONE;
 	reader->skips = true;
-	p = skip_blanks(p);
+	p = file_skip_blanks(p);
 	if (!file_read_number(&p, 10, PORTS_MAX, &ports) || !ports) {
 		COMPLAIN(reader,
 			 "no number of ports: write, for example, Switch 36 \"sw1\" (1 to %u)",
@@ -281,7 +93,9 @@ static void read_node(struct reader *reader, const char *p, const char *comment,
 		.id = name, .description = calloc(1, DESCRIPTION_BYTES + 1), .type = type,
 		.ports = (unsigned)ports, .guid = reader->guid ? reader->guid : guid_in_name(name),
 		.system_guid = reader->system_guid, .vendor_id = reader->vendor_id,
-		.device_id = reader->device_id, .powered = true,
+		/* Some tools take nodes of one device ID for the same. */
+		.device_id = reader->device_id ? reader->device_id : (uint16_t)type,
+		.powered = true,
 	};
 	draft.first_port_guid = reader->port_guid;
 	draft.options = reader->options;
@@ -301,10 +115,10 @@ static void read_node(struct reader *reader, const char *p, const char *comment,
 			draft.options.esp0 = false;
 	}
 	if (!draft.node.guid)
-		draft.node.guid = GUID_LOCAL | (hash_name(name) & UINT64_C(0x00fffffffffffe00));
+		draft.node.guid = GUID_LOCAL | (reader_hash(name) & UINT64_C(0x00fffffffffffe00));
 	reader->draft[reader->drafts] = draft;
-	if (names_grow(reader)) {
-		reader->names[names_place(reader, name)] = reader->drafts + 1;
+	if (reader_names_grow(reader)) {
+		reader->names[reader_names_place(reader, name)] = reader->drafts + 1;
 		reader->current = reader->drafts;
 		reader->skips = false;
 	}
@@ -326,7 +140,7 @@ static int speed_of_bits(uint64_t bits, bool extended, int otherwise)
 /* ibsim's "w=4 s=1": enabled, as PortInfo counts. */
 static void read_port_options(struct reader *reader, struct cable_end *end, const char *p)
 {
-	for (p = skip_blanks(p); *p; p = skip_blanks(p)) {
+	for (p = file_skip_blanks(p); *p; p = file_skip_blanks(p)) {
 		const char *value = strchr(p, '=');
 		uint64_t number;
 
@@ -355,12 +169,12 @@ static void file_read_rate(struct cable_end *end, const char *comment)
 
 	for (p = comment; p && *p; p++) {
 		uint8_t width =
-			p > comment && isalnum((unsigned char)p[-1]) ? 0 : width_of(p, &behind);
+			p > comment && isalnum((unsigned char)p[-1]) ? 0 : file_width_of(p, &behind);
 
 		if (!width || *p == '"')
 			continue;
-		if (speed_of(behind) >= 0) {
-			end->speed = speed_of(behind);
+		if (file_speed_of(behind) >= 0) {
+			end->speed = file_speed_of(behind);
 			end->width = width;
 		}
 	}
@@ -369,11 +183,11 @@ static void file_read_rate(struct cable_end *end, const char *comment)
 /* "(2c9000100d051)", the GUID of a port, and "[ext 3]", the number on the chassis. */
 static const char *read_parentheses(const char *p, uint64_t *guid)
 {
-	const char *at = skip_blanks(p);
+	const char *at = file_skip_blanks(p);
 	uint64_t value;
 
 	if (!strncmp(at, "[ext ", 5) && strchr(at, ']'))
-		at = skip_blanks(strchr(at, ']') + 1);
+		at = file_skip_blanks(strchr(at, ']') + 1);
 	if (*at != '(' || (at++, !file_read_number(&at, 16, UINT64_MAX, &value)) || *at != ')')
 		return *at == '(' ? p : at;
 	if (guid)
@@ -398,7 +212,7 @@ static void read_cable(struct reader *reader, const char *p, const char *comment
 	node = &reader->draft[reader->current].node;
 	if (!file_read_port(reader, &p, &end.port))
 		return;
-	p = skip_blanks(read_parentheses(p, &end.guid));
+	p = file_skip_blanks(read_parentheses(p, &end.guid));
 	if (!end.port || end.port > node->ports) {
 		COMPLAIN(reader,
 			 "port %u: \"%.64s\" has ports 1 to %u; raise the number in line %u",
@@ -408,7 +222,7 @@ static void read_cable(struct reader *reader, const char *p, const char *comment
 	end.peer_name = file_read_name(reader, &p, "the node at the other end");
 	if (!end.peer_name)
 		return;
-	p = skip_blanks(p);
+	p = file_skip_blanks(p);
 	if (*p == '[' && !file_read_port(reader, &p, &end.peer_port)) {
 		free(end.peer_name);
 		return;
@@ -488,43 +302,6 @@ static bool read_assignment(struct reader *reader, const char *line)
 
 /* ---- verbs ---- */
 
-/* name=value at *p, which is moved behind it. False: there is no more, or it was complained of. */
-static bool read_option(struct reader *reader, const char **p, char name[16], char value[80])
-{
-	const char *at = skip_blanks(*p), *end;
-	size_t name_bytes = strcspn(at, "= \t"), value_bytes;
-
-	if (!*at)
-		return false;
-	if (!name_bytes || name_bytes > 15) {
-		COMPLAIN(reader, "\"%.20s\" is not name=value", at);
-		return false;
-	}
-	memcpy(name, at, name_bytes);
-	name[name_bytes] = '\0';
-	at += name_bytes;
-	value[0] = '\0';
-	if (*at != '=') {
-		*p = at;
-		return true;
-	}
-	at++;
-	end = *at == '"' ? strchr(at + 1, '"') : NULL;
-	if (*at == '"' && end)
-		at++;
-	else
-		end = at + strcspn(at, " \t");
-	value_bytes = (size_t)(end - at);
-	if (value_bytes > 79) {
-		COMPLAIN(reader, "%s= is too long: at most 79 characters", name);
-		return false;
-	}
-	memcpy(value, at, value_bytes);
-	value[value_bytes] = '\0';
-	*p = *end == '"' ? end + 1 : end;
-	return true;
-}
-
 static bool option_number(struct reader *reader, const char *name, const char *value,
 			  uint64_t least, uint64_t most, unsigned *number)
 {
@@ -550,36 +327,22 @@ static bool option_bool(struct reader *reader, const char *name, const char *val
 	return true;
 }
 
-/* The node of a verb. NULL: complained of. */
-static struct draft *verb_node(struct reader *reader, const char **p)
-{
-	char *name = file_read_name(reader, p, "the node's name");
-	uint32_t found = name ? reader_find(reader, name) : FABRIC_NONE;
-
-	if (name && found == FABRIC_NONE)
-		COMPLAIN(reader,
-			 "\"%.64s\" is not described above; move this line behind the node's own",
-			 name);
-	free(name);
-	return found == FABRIC_NONE ? NULL : &reader->draft[found];
-}
-
 static void verb_switch(struct reader *reader, const char *p)
 {
 	struct switch_options *options = &reader->options;
 	char name[16], value[80];
 
-	p = skip_blanks(p);
+	p = file_skip_blanks(p);
 	if (*p == '*') {
 		p++;
 	} else {
-		struct draft *draft = verb_node(reader, &p);
+		struct draft *draft = file_verb_node(reader, &p);
 
 		if (!draft)
 			return;
 		options = &draft->options;
 	}
-	while (read_option(reader, &p, name, value)) {
+	while (file_read_option(reader, &p, name, value)) {
 		if (!strcmp(name, "lft"))
 			option_number(reader, name, value, 64, LFT_MAX, &options->lft);
 		else if (!strcmp(name, "mft"))
@@ -601,10 +364,10 @@ static void verb_switch(struct reader *reader, const char *p)
 
 static void verb_host(struct reader *reader, const char *p)
 {
-	struct draft *draft = verb_node(reader, &p);
+	struct draft *draft = file_verb_node(reader, &p);
 	char name[16], value[80];
 
-	while (draft && read_option(reader, &p, name, value)) {
+	while (draft && file_read_option(reader, &p, name, value)) {
 		if (!strcmp(name, "desc") && strlen(value) <= DESCRIPTION_BYTES) {
 			memset(draft->node.description, 0, DESCRIPTION_BYTES + 1);
 			memcpy(draft->node.description, value, strlen(value));
@@ -621,7 +384,7 @@ static void verb_host(struct reader *reader, const char *p)
 /* Of both ends, as far as lines above have them. */
 static void verb_link(struct reader *reader, const char *p)
 {
-	struct draft *draft = verb_node(reader, &p);
+	struct draft *draft = file_verb_node(reader, &p);
 	struct cable_end asked = { .speed = -1 };
 	char name[16], value[80];
 	const char *behind;
@@ -630,20 +393,23 @@ static void verb_link(struct reader *reader, const char *p)
 
 	if (!draft || !file_read_port(reader, &p, &port))
 		return;
-	while (read_option(reader, &p, name, value)) {
+	while (file_read_option(reader, &p, name, value)) {
 		if (!strcmp(name, "down"))
 			asked.pulled = true;
-		else if (!strcmp(name, "speed") && speed_of(value) >= 0)
-			asked.speed = speed_of(value);
-		else if (!strcmp(name, "width") && width_of(value, &behind) && !*behind)
-			asked.width = width_of(value, &behind);
+		else if (!strcmp(name, "speed") && file_speed_of(value) >= 0)
+			asked.speed = file_speed_of(value);
+		else if (!strcmp(name, "width") && file_width_of(value, &behind) && !*behind)
+			asked.width = file_width_of(value, &behind);
+		else if (file_link_fault(reader, draft, port, name, value))
+			continue;
 		else if (!strcmp(name, "speed") || !strcmp(name, "width"))
 			COMPLAIN(reader,
 				 "%s=%.20s: speeds are SDR DDR QDR FDR EDR HDR NDR XDR, widths 1x "
 				 "2x 4x 8x 12x",
 				 name, value);
 		else
-			COMPLAIN(reader, "link has no option %s; it has speed, width, down", name);
+			COMPLAIN(reader, "link has no option %s; it has speed, width, down, ber, "
+				 "degraded", name);
 	}
 	for (size_t i = 0; i < reader->ends; i++) {
 		struct cable_end *end = &reader->end[i];
@@ -729,19 +495,21 @@ static void read_verb(struct reader *reader, const char *line)
 		{"switch", verb_switch},
 		{"host", verb_host},
 		{"link", verb_link},
+		{"port", file_verb_port},
+		{"counter", file_verb_counter},
 		{"make", verb_make},
 		{"include", verb_include},
 	};
 
 	reader->current = FABRIC_NONE;
 	for (unsigned i = 0; i < sizeof(verbs) / sizeof(*verbs); i++)
-		if (word_is(line, verbs[i].word)) {
+		if (file_word_is(line, verbs[i].word)) {
 			verbs[i].read(reader, line + strlen(verbs[i].word));
 			return;
 		}
 	COMPLAIN(reader,
 		 "\"%.*s\" is nothing that can stand here: Switch, Ca, Hca, Rt, [port], vendid= "
-		 "..., switch, host, link, make, include",
+		 "..., switch, host, link, port, counter, make, include",
 		 (int)strcspn(line, " \t="), line);
 }
 
@@ -779,10 +547,10 @@ static void file_read_line(struct reader *reader, char *line)
 		return;
 	}
 	/* What ibnetdiscover -g says of chassis, and ibsim's names for ports. */
-	if (word_is(line, "Chassis") || !strncmp(line, "Hostname:", 9) || *line == '@')
+	if (file_word_is(line, "Chassis") || !strncmp(line, "Hostname:", 9) || *line == '@')
 		return;
 	for (unsigned i = 0; i < sizeof(types) / sizeof(*types); i++)
-		if (word_is(line, types[i].word)) {
+		if (file_word_is(line, types[i].word)) {
 			read_node(reader, line + strlen(types[i].word), comment, types[i].type);
 			return;
 		}
@@ -826,7 +594,6 @@ struct fabric *fabric_new_from_files(const char *text, const struct fabric_files
 		.speed = -1,
 		.current = FABRIC_NONE,
 		.vendor_id = VENDOR_DEFAULT,
-		.device_id = 1,
 		.options = {.lft = LFT_MAX, .mft = MFT_DEFAULT, .vls = VLS_DEFAULT,
 			    .pkeys = PKEYS_SWITCH},
 	};
@@ -849,6 +616,7 @@ struct fabric *fabric_new_from_files(const char *text, const struct fabric_files
 		free(reader.end[i].peer_name);
 	free(reader.draft);
 	free(reader.end);
+	free(reader.planted);
 	free(reader.names);
 	return fabric;
 }

@@ -18,7 +18,10 @@
  *	switch * lft=49152 mft=1024 pkeys=32 esp0=yes	# of all switches that follow;
  *							# or switch "sw1" ..., of one
  *	link "sw1"[3] speed=HDR width=4x down	# of one end, and of the cable; down: pulled
+ *	link "sw1"[3] ber=1e-9 degraded=1xSDR	# its bit error rate; what it trains to at best
  *	host "host1" desc="host1 vb_ib0"		# NodeDescription
+ *	port "sw1"[3] stuck			# does not leave Init
+ *	counter "sw1"[3] SymbolErrorCounter=5 PortXmitDiscards+=2	# its value; more each second
  *	make fattree leaves=4 spines=2 hosts=4		# nodes of a recipe (make.h)
  *
  * A GUID that is not given is made of the node's name: the same in each run, and locally

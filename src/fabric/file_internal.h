@@ -23,6 +23,16 @@ struct cable_end {
 	bool pulled;
 };
 
+/* What a line says of a port, for when the subnet is there. */
+struct planted {
+	enum { PLANT_COUNTER, PLANT_RISE, PLANT_BIT_ERRORS, PLANT_DEGRADED, PLANT_STUCK } kind;
+	uint32_t node;
+	unsigned port, line, counter, lanes;
+	int speed;			/* enum link_speed; -1: any */
+	uint64_t value;
+	double rate;
+};
+
 struct draft {
 	struct fabric_node node;
 	unsigned line;
@@ -39,6 +49,8 @@ struct reader {
 	uint32_t drafts, drafts_room;
 	struct cable_end *end;
 	size_t ends, ends_room;
+	struct planted *planted;
+	size_t plants, plants_room;
 	uint32_t *names;		/* hash: draft + 1 */
 	size_t names_room;
 	uint32_t current;		/* the node whose ports follow; FABRIC_NONE: none */
@@ -62,6 +74,35 @@ struct reader {
 void reader_complain(struct reader *reader, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 #define COMPLAIN(reader, ...) reader_complain(reader, __VA_ARGS__)
+
+/* ---- file_words.c; those that read move *p behind it, and complain of what is wrong ---- */
+
+/* Room for one more at @count. False: no memory. */
+bool reader_room(struct reader *reader, void **array, size_t room, size_t count, size_t size,
+		 size_t *new_room);
+const char *file_skip_blanks(const char *p);
+bool file_word_is(const char *p, const char *word);
+/* False: none, or over @most; not complained of. */
+bool file_read_number(const char **p, int base, uint64_t most, uint64_t *value);
+/* In quotes, to be freed. NULL: complained of. */
+char *file_read_name(struct reader *reader, const char **p, const char *what);
+bool file_read_port(struct reader *reader, const char **p, unsigned *port);	/* "[N]" */
+bool file_read_option(struct reader *reader, const char **p, char name[16], char value[80]);
+int file_speed_of(const char *text);			/* -1: none */
+uint8_t file_width_of(const char *text, const char **behind);	/* 0: none */
+/* The node that a verb names. NULL: complained of. */
+struct draft *file_verb_node(struct reader *reader, const char **p);
+uint64_t reader_hash(const char *name);
+size_t reader_names_place(const struct reader *reader, const char *name);
+bool reader_names_grow(struct reader *reader);		/* false: no memory */
+
+/* ---- file_plant.c ---- */
+
+void file_verb_counter(struct reader *reader, const char *p);
+void file_verb_port(struct reader *reader, const char *p);
+/* ber=, degraded= of a link. False: another option. */
+bool file_link_fault(struct reader *reader, const struct draft *draft, unsigned port,
+		     const char *name, const char *value);
 
 /* FABRIC_NONE: no such node so far. */
 uint32_t reader_find(const struct reader *reader, const char *name);

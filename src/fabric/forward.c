@@ -203,23 +203,25 @@ static void flight_show(struct fabric *fabric, const struct flight *flight, unsi
 	fabric->ops.packet(fabric->context, &packet);
 }
 
-static bool flight_is_hit(struct fabric *fabric, const struct flight *flight,
-			  const struct fabric_port *at)
-{
-	if (!at->error_percent ||
-	    (at->error_attribute &&
-	     (flight->data || at->error_attribute != get_be16(flight->mad + 16))))
-		return false;
-	fabric->error_random = fabric->error_random * 1664525u + 1013904223u;
-	return (fabric->error_random >> 16) % 100 < at->error_percent;
-}
-
 /* Words of LRH to ICRC; of a MAD: LRH, GRH, BTH, DETH, MAD. */
 static unsigned flight_words(const struct flight *flight)
 {
 	if (flight->data)
 		return flight->bytes / 4;
 	return (8 + (flight->has_grh ? 40 : 0) + 12 + 8 + MAD_BYTES + 4) / 4;
+}
+
+static bool flight_is_hit(struct fabric *fabric, const struct flight *flight,
+			  const struct fabric_port *at)
+{
+	if (bit_errors_hit(fabric, at, 32 * flight_words(flight) + 16))
+		return true;
+	if (!at->error_percent ||
+	    (at->error_attribute &&
+	     (flight->data || at->error_attribute != get_be16(flight->mad + 16))))
+		return false;
+	fabric->error_random = fabric->error_random * 1664525u + 1013904223u;
+	return (fabric->error_random >> 16) % 100 < at->error_percent;
 }
 
 void port_count_crossing(struct fabric_port *from, struct fabric_port *to, bool multicast,
@@ -281,6 +283,58 @@ enum discard forward_entry(const struct fabric_node *node, const struct flight *
 	       DISCARD_NONE : DISCARD_PKEY;
 }
 
+/* A switch cannot pass on what came in by this port. */
+static void relay_error(struct fabric_node *node, unsigned port, enum port_counter why)
+{
+	node->port[port].counter[COUNTER_RCV_SWITCH_RELAY]++;
+	node->port[port].counter[why]++;
+}
+
+static struct fabric_violation flight_violation(const struct flight *flight, bool is_qkey)
+{
+	struct fabric_violation violation = {
+		.is_qkey = is_qkey, .sl = flight->sl, .source_lid = flight->slid,
+		.dest_lid = flight->dlid, .key = is_qkey ? flight->qkey : flight->pkey,
+		.source_qpn = flight->source_qpn, .dest_qpn = flight->dest_qpn,
+	};
+
+	if (flight->has_grh) {
+		memcpy(violation.source_gid, flight->grh.sgid, sizeof(violation.source_gid));
+		memcpy(violation.dest_gid, flight->grh.dgid, sizeof(violation.dest_gid));
+	}
+	return violation;
+}
+
+/* At a port of a switch that enforces partitions. */
+static void flight_bad_pkey(struct fabric *fabric, uint32_t node, unsigned port,
+			    const struct flight *flight)
+{
+	const struct fabric_violation violation = flight_violation(flight, false);
+
+	trap_switch_pkey(fabric, node, port, &violation);
+}
+
+/* Counts why a port does not send it. */
+static void exit_refused(struct fabric *fabric, const struct flight *flight, unsigned out,
+			 enum discard discard)
+{
+	struct fabric_node *node = &fabric->node[flight->node];
+	uint64_t *counter = node->port[out].counter;
+
+	if (discard == DISCARD_PKEY) {
+		counter[COUNTER_XMIT_CONSTRAINT]++;
+		flight_bad_pkey(fabric, flight->node, out, flight);
+		return;
+	}
+	if (discard == DISCARD_VL && !flight->from_program && !flight->from_sma) {
+		relay_error(node, flight->port, COUNTER_VL_MAPPING);
+		return;
+	}
+	counter[COUNTER_XMIT_DISCARDS]++;
+	counter[COUNTER_INACTIVE] += discard == DISCARD_DOWN;
+	counter[COUNTER_NEIGHBOR_MTU] += discard == DISCARD_MTU;
+}
+
 /* False: lost. */
 static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned out)
 {
@@ -289,8 +343,7 @@ static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned 
 	enum discard discard = forward_exit(node, flight, out, &flight->vl);
 
 	if (discard) {
-		from->counter[discard == DISCARD_PKEY ? COUNTER_XMIT_CONSTRAINT
-						      : COUNTER_XMIT_DISCARDS]++;
+		exit_refused(fabric, flight, out, discard);
 		flight_lost(fabric, flight, discard);
 		return false;
 	}
@@ -306,6 +359,7 @@ static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned 
 	if (flight_is_hit(fabric, flight, to)) {
 		to->counter[COUNTER_SYMBOL_ERROR]++;
 		to->counter[COUNTER_RCV_ERRORS]++;
+		to->counter[COUNTER_LOCAL_PHYSICAL]++;
 		flight_lost(fabric, flight, DISCARD_ERROR);
 		return false;
 	}
@@ -314,6 +368,8 @@ static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned 
 		link_event(fabric, from->peer, from->peer_port, PORT_DATA, true);
 	if (discard) {
 		to->counter[COUNTER_RCV_CONSTRAINT] += discard == DISCARD_PKEY;
+		if (discard == DISCARD_PKEY)
+			flight_bad_pkey(fabric, from->peer, from->peer_port, flight);
 		flight_lost(fabric, flight, discard);
 		return false;
 	}
@@ -350,6 +406,7 @@ static void flight_arrive_data(struct fabric *fabric, const struct flight *fligh
 			flight_count(flight, before, at, -1);
 		}
 		before->counter[COUNTER_XMIT_DISCARDS]++;
+		before->counter[COUNTER_SW_HOQ_LIFETIME]++;
 	}
 	flight_lost(fabric, flight, arrival == FABRIC_FULL ? DISCARD_FULL : DISCARD_NOBODY);
 }
@@ -386,10 +443,10 @@ static void flight_deliver(struct fabric *fabric, const struct flight *flight, u
 			return;
 		}
 		if (index == count || flight->qkey != QKEY_GSI) {
-			uint16_t *violations = index == count ? &at->info.p_key_violations :
-								&at->info.q_key_violations;
+			const struct fabric_violation violation =
+				flight_violation(flight, index != count);
 
-			*violations += *violations != 0xffff;
+			fabric_violated(fabric, flight->node, port, &violation, fabric->now_us);
 			flight_lost(fabric, flight, DISCARD_PORT);
 			return;
 		}
@@ -444,6 +501,7 @@ static bool flight_arrive(struct fabric *fabric, struct flight *flight, unsigned
 void flight_start(struct fabric *fabric, const struct flight *flight)
 {
 	if (fabric->queue_count >= QUEUE_MAX) {
+		fabric_count_dropped(fabric, flight->node, flight->port, flight_is_smp(flight));
 		flight_lost(fabric, flight, DISCARD_OTHER);
 		return;
 	}
@@ -502,7 +560,9 @@ static unsigned flight_run(struct fabric *fabric, struct flight *flight)
 		case VERDICT_DROP:
 			if (decision.discard == DISCARD_ROUTE && !flight->from_program &&
 			    !flight->from_sma)
-				node->port[flight->port].counter[COUNTER_RCV_SWITCH_RELAY]++;
+				relay_error(node, flight->port,
+					    node_lft(node, flight->dlid) == flight->port ?
+						    COUNTER_LOOPING : COUNTER_DLID_MAPPING);
 			flight_lost(fabric, flight, decision.discard);
 			return steps;
 		}

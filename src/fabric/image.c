@@ -125,7 +125,7 @@ static void image_write_port(const struct fabric *fabric, const struct fabric_no
 		.mtu = port->info.neighbor_mtu, .pkeys = (uint16_t)port_pkeys(node, number),
 		.enforces_in = node_is_switch(node) && port->info.partition_enforcement_inbound,
 		.enforces_out = node_is_switch(node) && port->info.partition_enforcement_outbound,
-		.loses = port->error_percent && !port->error_attribute,
+		.loses = (port->error_percent && !port->error_attribute) || port->bit_errors,
 		.sl_to_vl = table, .pkey = table + image_sl_bytes(node),
 	};
 

@@ -42,7 +42,10 @@
 #define WIDTH_2X		16u
 #define WIDTHS_ALL		31u
 
-enum trap_kind { TRAP_LINK_STATE, TRAP_CAPABILITY, TRAP_MKEY, TRAP_PKEY, TRAP_QKEY, TRAP_KINDS };
+enum trap_kind {
+	TRAP_LINK_STATE, TRAP_CAPABILITY, TRAP_MKEY, TRAP_PKEY, TRAP_QKEY, TRAP_SWITCH_PKEY,
+	TRAP_KINDS
+};
 
 /* A notice on its way to the subnet manager, repeated until it is repressed. */
 struct trap {
@@ -57,9 +60,11 @@ struct trap {
 enum port_counter {
 #define COUNTER(counter, field, bits, select, extended) COUNTER_##counter,
 #define EXTENDED(counter, field, extended) COUNTER_##counter,
+#define DETAIL(counter, field, attribute, bit) COUNTER_##counter,
 #include "fabric/counter.def"
 #undef COUNTER
 #undef EXTENDED
+#undef DETAIL
 	COUNTERS
 };
 
@@ -80,11 +85,17 @@ struct fabric_port {
 	struct trap *trap;	/* [TRAP_KINDS], of ports that send any; NULL: none so far */
 	uint64_t counter[COUNTERS];	/* but for what has risen since in them */
 	struct counter_rise *rise;	/* [COUNTERS]; NULL: nothing does */
+	struct bit_errors *bit_errors;	/* of what comes in; NULL: a sound cable */
 	uint32_t peer;			/* node; FABRIC_NONE: no cable */
 	uint8_t peer_port, speed_max;	/* enum link_speed */
 	uint8_t vl_cap;			/* code */
 	uint8_t error_percent;		/* of what comes in */
 	uint16_t error_attribute;	/* 0: whatever it is */
+	uint8_t cable_widths;		/* that the cable has lanes for; 0: all */
+	uint8_t cable_speed;		/* its best, if it is degraded to one */
+	bool cable_degraded;
+	bool stuck;			/* does not leave Init */
+	uint16_t held_lid;		/* whatever the manager says; 0: what it says */
 	bool plugged;
 	bool rated;			/* file.c: a line gave this end its speed and width */
 	enum port_state state;
@@ -101,6 +112,8 @@ struct fabric_node {
 	bool powered;
 	bool dirty;			/* the image has not what is in force */
 	struct fabric_port *port;	/* [ports + 1] */
+	struct samples *samples;	/* of one of the ports; NULL: never asked for */
+	struct hold *hold;		/* NULL: nothing is held */
 	/* of a switch */
 	struct ib_switch_info switch_info;
 	uint8_t **lft;			/* blocks of LFT_BLOCK; NULL: all 255 */
@@ -133,6 +146,7 @@ struct fabric {
 	uint64_t deadline_us;		/* no later than the next trap or lease */
 	uint32_t psn;
 	uint32_t error_random;		/* state of a generator: which MADs are lost by errors */
+	unsigned timed;			/* ports with bit errors, nodes with samples */
 	/* MADs that wait, a ring that grows; `busy`: somebody is at work on it */
 	struct flight *queue;
 	size_t queue_room, queue_head, queue_count;
@@ -161,6 +175,13 @@ static inline void fabric_pass(struct fabric *fabric, uint64_t now_us)
 {
 	if (now_us > fabric->now_us)
 		fabric->now_us = now_us;
+}
+
+/* Something is due then. */
+static inline void fabric_due(struct fabric *fabric, uint64_t due_us)
+{
+	if (due_us < fabric->deadline_us)
+		fabric->deadline_us = due_us;
 }
 
 /* ---- model.c ---- */
@@ -212,9 +233,14 @@ void port_offer(struct fabric_node *node, unsigned port, enum link_speed speed, 
 /* All that was said to a node as a whole: routes, the description. */
 void node_forget(struct fabric_node *node);
 void node_free(struct fabric_node *node);
+unsigned port_lanes(uint8_t width);
+/* Of the data, all lanes together. */
+uint64_t port_mbps(const struct ib_port_info *info);
 bool port_has_lid(const struct fabric_port *port, uint16_t lid);
 uint16_t port_pkey(const struct fabric_node *node, const struct fabric_port *port, unsigned index);
 unsigned port_pkeys(const struct fabric_node *node, unsigned port);
+/* The table that a Set fills. False: no memory. */
+bool port_pkeys_make(struct fabric_node *node, unsigned port);
 uint8_t port_sl_to_vl(const struct fabric_port *port, unsigned in, uint8_t sl);
 unsigned port_vls(const struct fabric_port *port);	/* operational ones, without VL15 */
 unsigned port_mtu(const struct fabric_port *port);	/* NeighborMTU, in bytes */
@@ -238,6 +264,8 @@ bool link_event(struct fabric *fabric, uint32_t node, unsigned port, enum port_e
 		bool by_sm);
 /* Trains the link if both ends poll and nothing is in the way. */
 void link_try(struct fabric *fabric, uint32_t node, unsigned port);
+/* A port with bit errors: its link falls, or trains again; or when it will. */
+void link_errors_due(struct fabric *fabric, uint32_t node, unsigned port);
 
 /* ---- forward.c ---- */
 
@@ -312,7 +340,56 @@ bool sma_receive(struct fabric *fabric, struct flight *flight, bool *answer);
 bool pma_receive(struct fabric *fabric, const struct flight *flight, unsigned port,
 		 struct flight *answer);
 
+
+/* ---- counter.c ---- */
+
+/* The attributes that have counters. */
+enum counter_attribute { IN_COUNTERS, IN_EXTENDED, IN_RCV_ERROR, IN_XMIT_DISCARD, IN_ATTRIBUTES };
+/* 1 + the bit that names it there; 0: it is not there. */
+uint8_t port_counter_bit(enum port_counter counter, enum counter_attribute in);
+const char *port_counter_name(unsigned counter);
+/* What was counted elsewhere. */
+void port_counters_fold(struct fabric *fabric);
+/* With what has risen in it until now. */
+uint64_t port_counter_value(struct fabric *fabric, struct fabric_port *port, enum port_counter counter);
+
+/* ---- samples.c: counters within an interval (16.1.3.2) ---- */
+
+/* PortSamplesControl in place; returns the status. */
+uint16_t samples_control(struct fabric *fabric, struct fabric_node *node, unsigned port, bool set,
+			 uint8_t *data);
+void samples_result(struct fabric *fabric, struct fabric_node *node, uint8_t *data);
+/* What has become due; or when something does. Of a node that has samples. */
+void samples_due(struct fabric *fabric, struct fabric_node *node);
+
+/* ---- hold.c: faults that hold against the subnet manager ---- */
+
+/* After a Set of a forwarding table, of a P_Key table. */
+void hold_routes(struct fabric_node *node);
+void hold_pkeys(struct fabric_node *node, unsigned port);
+
+/* ---- bit_errors.c: cables that flip bits ---- */
+
+/* Counts what has happened until now; call it before the link changes. */
+void bit_errors_pass(struct fabric *fabric, struct fabric_port *port);
+/* The link of this end is up. */
+void bit_errors_link_up(struct fabric *fabric, struct fabric_port *port);
+/* Is it time for the link to fall? Then it rests before it trains again. */
+bool bit_errors_link_falls(struct fabric *fabric, struct fabric_port *port);
+/* False: it rests. */
+bool bit_errors_may_train(struct fabric *fabric, const struct fabric_port *port);
+/* Is a packet of so many bits, which comes in there, hit? */
+bool bit_errors_hit(struct fabric *fabric, const struct fabric_port *port, unsigned bits);
+/* Of one end of a cable. 0 or ENOMEM. */
+int bit_errors_set(struct fabric *fabric, struct fabric_port *port, double rate);
+void bit_errors_start(struct fabric *fabric, struct fabric_port *port);
+double bit_errors_rate(const struct fabric_port *port);
+
 /* ---- trap.c ---- */
+
+/* Trap 259 of a switch: at a port that enforces partitions. */
+void trap_switch_pkey(struct fabric *fabric, uint32_t node, unsigned port,
+		      const struct fabric_violation *violation);
 
 void trap_raise(struct fabric *fabric, uint32_t node, unsigned port, enum trap_kind kind,
 		const uint8_t notice[SMP_DATA_BYTES]);
@@ -320,7 +397,6 @@ void trap_link_state(struct fabric *fabric, uint32_t node);
 void trap_capability(struct fabric *fabric, uint32_t node, unsigned port, uint16_t change_flags);
 void trap_mkey(struct fabric *fabric, uint32_t node, unsigned port, const struct flight *flight);
 void trap_repressed(struct fabric *fabric, uint32_t node, unsigned port, uint64_t tid);
-void trap_deadline(struct fabric *fabric, uint64_t due_us);
 void traps_due(struct fabric *fabric);
 /* The lease of a subnet manager that is gone has ended: everybody may read again, and take over. */
 void mkey_expire(struct fabric *fabric, struct fabric_port *port);

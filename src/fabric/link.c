@@ -4,6 +4,7 @@
  * speed in common: it trains at once, to the best of them. A port that leaves takes its peer along.
  */
 #include <errno.h>
+#include <strings.h>
 
 #include "fabric/internal.h"
 
@@ -29,18 +30,22 @@ static void link_set_rate(struct ib_port_info *info, uint8_t width, enum link_sp
 }
 
 /* False: they have nothing in common. */
-static bool link_negotiate(struct ib_port_info *a, struct ib_port_info *b)
+static bool link_negotiate(struct fabric_port *a, struct fabric_port *b)
 {
-	uint8_t widths = a->link_width_enabled & b->link_width_enabled;
+	uint8_t widths = a->info.link_width_enabled & b->info.link_width_enabled;
 
+	if (a->cable_widths)
+		widths &= a->cable_widths;
 	for (unsigned w = 0; w < sizeof(link_widths); w++)
 		for (unsigned s = SPEEDS; widths & link_widths[w] && s-- > 0;) {
 			enum link_speed speed = (enum link_speed)s;
 
-			if (!link_speed_enabled(a, speed) || !link_speed_enabled(b, speed))
+			if ((a->cable_degraded && speed > a->cable_speed) ||
+			    !link_speed_enabled(&a->info, speed) ||
+			    !link_speed_enabled(&b->info, speed))
 				continue;
-			link_set_rate(a, link_widths[w], speed);
-			link_set_rate(b, link_widths[w], speed);
+			link_set_rate(&a->info, link_widths[w], speed);
+			link_set_rate(&b->info, link_widths[w], speed);
 			return true;
 		}
 	return false;
@@ -58,12 +63,15 @@ static void link_enter(struct fabric *fabric, uint32_t node, unsigned port, enum
 	struct fabric_port *end = &at->port[port];
 	enum port_state before = end->state;
 
+	bit_errors_pass(fabric, end);
 	end->counter[COUNTER_LINK_DOWNED] += port_state_logical(before) != FABRIC_PORT_DOWN &&
 					     port_state_logical(next) == FABRIC_PORT_DOWN;
 	end->state = next;
 	fabric_changed(fabric, node);
 	end->info.port_state = (uint8_t)port_state_logical(next);
 	end->info.port_physical_state = (uint8_t)port_state_phys(next);
+	if (next == PORT_INIT)
+		bit_errors_link_up(fabric, end);
 	if (next == PORT_ACTIVE)
 		fabric_event_at(fabric, node, port, FABRIC_EVENT_PORT_ACTIVE);
 	else if (before == PORT_ACTIVE)
@@ -103,7 +111,8 @@ void link_try(struct fabric *fabric, uint32_t node, unsigned port)
 		return;
 	b = &fabric->node[a->peer].port[a->peer_port];
 	if (!b->plugged || !fabric->node[a->peer].powered || a->state != PORT_POLLING ||
-	    b->state != PORT_POLLING || !link_negotiate(&a->info, &b->info))
+	    b->state != PORT_POLLING || !bit_errors_may_train(fabric, a) ||
+	    !bit_errors_may_train(fabric, b) || !link_negotiate(a, b))
 		return;
 	link_enter(fabric, node, port, PORT_INIT, false);
 	link_enter(fabric, a->peer, a->peer_port, PORT_INIT, false);
@@ -125,6 +134,80 @@ int fabric_set_cable(struct fabric *fabric, uint32_t node, uint32_t port, bool p
 		link_try(fabric, node, port);
 	else
 		link_event(fabric, node, port, PORT_LOST, false);	/* and so does the peer */
+	traps_due(fabric);
+	return 0;
+}
+
+void link_errors_due(struct fabric *fabric, uint32_t node, unsigned port)
+{
+	struct fabric_port *end = &fabric->node[node].port[port];
+
+	if (!link_is_lost(end->state) && bit_errors_link_falls(fabric, end))
+		link_event(fabric, node, port, PORT_LOST, false);
+	else if (end->state == PORT_POLLING)
+		link_try(fabric, node, port);
+}
+
+int fabric_set_bit_errors(struct fabric *fabric, uint32_t node, uint32_t port, double rate,
+			  uint64_t now_us)
+{
+	struct fabric_port *end = fabric_port_at(fabric, node, port);
+	int err;
+
+	if (!end || !(rate >= 0 && rate <= FABRIC_BIT_ERRORS_MAX))
+		return EINVAL;
+	if (end->peer == FABRIC_NONE)
+		return ENOENT;
+	fabric_pass(fabric, now_us);
+	err = bit_errors_set(fabric, end, rate);
+	if (!err)
+		err = bit_errors_set(fabric, &fabric->node[end->peer].port[end->peer_port], rate);
+	fabric_changed(fabric, node);
+	fabric_changed(fabric, end->peer);
+	link_try(fabric, node, port);	/* it may have rested */
+	traps_due(fabric);
+	return err;
+}
+
+int fabric_set_stuck(struct fabric *fabric, uint32_t node, uint32_t port, bool stuck,
+		     uint64_t now_us)
+{
+	struct fabric_port *at = fabric_port_at(fabric, node, port);
+
+	if (!at || !port)
+		return EINVAL;
+	fabric_pass(fabric, now_us);
+	if (at->stuck != stuck && port_state_logical(at->state) != FABRIC_PORT_DOWN)
+		link_event(fabric, node, port, PORT_LOST, false);	/* and up to Init again */
+	at->stuck = stuck;
+	traps_due(fabric);
+	return 0;
+}
+
+int fabric_set_degraded(struct fabric *fabric, uint32_t node, uint32_t port, unsigned lanes,
+			const char *speed_name, uint64_t now_us)
+{
+	struct fabric_port *end = fabric_port_at(fabric, node, port), *peer;
+	uint8_t widths = 0, speed = SPEEDS - 1;
+
+	for (unsigned i = 0; lanes && i < sizeof(link_widths); i++)
+		if (port_lanes(link_widths[i]) <= lanes)
+			widths |= link_widths[i];
+	for (speed = 0; speed_name && speed < SPEEDS && strcasecmp(speeds[speed].name, speed_name);)
+		speed++;
+	if (!end || (lanes && !widths) || (speed_name && speed == SPEEDS))
+		return EINVAL;
+	if (end->peer == FABRIC_NONE)
+		return ENOENT;
+	peer = &fabric->node[end->peer].port[end->peer_port];
+	end->cable_widths = peer->cable_widths = widths;
+	end->cable_degraded = peer->cable_degraded = speed_name != NULL;
+	end->cable_speed = peer->cable_speed = speed;
+	fabric_pass(fabric, now_us);
+	if (link_is_lost(end->state))
+		link_try(fabric, node, port);
+	else
+		link_event(fabric, node, port, PORT_LOST, false);	/* it trains anew */
 	traps_due(fabric);
 	return 0;
 }

@@ -163,8 +163,11 @@ void node_free(struct fabric_node *node)
 		free(node->port[i].vlarb);
 		free(node->port[i].trap);
 		free(node->port[i].rise);
+		free(node->port[i].bit_errors);
 	}
 	free(node->port);
+	free(node->samples);
+	free(node->hold);
 	free(node->lft);
 	free(node->mft);
 	free(node->id);
@@ -214,6 +217,18 @@ unsigned port_vls(const struct fabric_port *port)
 unsigned port_mtu(const struct fabric_port *port)
 {
 	return 128u << port->info.neighbor_mtu;
+}
+
+bool port_pkeys_make(struct fabric_node *node, unsigned port)
+{
+	struct fabric_port *at = &node->port[port];
+
+	if (at->pkeys)
+		return true;
+	at->pkeys = calloc(port_pkeys(node, port), sizeof(*at->pkeys));
+	if (at->pkeys)
+		at->pkeys[0] = PKEY_DEFAULT;
+	return at->pkeys != NULL;
 }
 
 /* Before anybody sets it: the SL's own number, as far as there are VLs. */
@@ -295,7 +310,7 @@ bool fabric_node_info(const struct fabric *fabric, uint32_t node, struct fabric_
 	return true;
 }
 
-static unsigned port_lanes(uint8_t width)
+unsigned port_lanes(uint8_t width)
 {
 	switch (width) {
 	case WIDTH_12X:
@@ -321,6 +336,11 @@ static const struct speed *port_speed(const struct ib_port_info *info)
 		if (speeds[i].legacy & info->link_speed_active)
 			return &speeds[i];
 	return &speeds[SPEED_SDR];
+}
+
+uint64_t port_mbps(const struct ib_port_info *info)
+{
+	return (uint64_t)port_speed(info)->lane_mbps * port_lanes(info->link_width_active);
 }
 
 bool fabric_port_info(const struct fabric *fabric, uint32_t node, uint32_t port,
@@ -350,7 +370,7 @@ bool fabric_port_info(const struct fabric *fabric, uint32_t node, uint32_t port,
 		.width_lanes = port_lanes(at->info.link_width_active),
 		.speed_active = speed->verbs > 0xff ? 128 : (uint8_t)speed->verbs,
 		.speed_active_ex = speed->verbs,
-		.rate_mbps = (uint64_t)speed->lane_mbps * port_lanes(at->info.link_width_active),
+		.rate_mbps = port_mbps(&at->info),
 		.speed_name = speed == &speeds[SPEED_SDR] ? "" : speed->name,
 		.mtu_cap = at->info.mtu_cap,
 		.mtu_active = at->info.neighbor_mtu,

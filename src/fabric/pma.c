@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Performance management of every node (IBTA 16.1): a Get or Set of class 4 to QP1 becomes its
- * answer. Counters are what happened at a port (forward.c, link.c), what somebody set them to, and
- * what rises in them by itself, by the second. Port 255 is all ports: the sum of what a switch has.
+ * answer, of counters (counter.c). Port 255 is all ports: the sum of what a switch has.
  * What is not served is answered so: a silence would cost who asks its whole timeout.
  */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/bytes.h"
 #include "fabric/internal.h"
@@ -22,56 +18,7 @@
 #define CAP_QP1_DROPPED		0x8000u
 #define CAP2_ERRORS_64		0x00000002u	/* error counters in PortCountersExtended */
 #define RESPONSE_TIME		16u
-#define US_PER_S		UINT64_C(1000000)
-
-struct counter_row {
-	const char *name;
-	uint8_t bits, select, extended;
-};
-
-static const struct counter_row counter_rows[COUNTERS] = {
-#define COUNTER(counter, field, bits, select, extended)                                          \
-	[COUNTER_##counter] = { #field, bits, select, extended },
-#define EXTENDED(counter, field, extended) [COUNTER_##counter] = { #field, 0, 0, extended },
-#include "fabric/counter.def"
-#undef COUNTER
-#undef EXTENDED
-};
-
-/* ---- counting ---- */
-
-/* What has risen by itself since it was looked at, in whole units. */
-static void counter_rise(struct fabric_port *port, enum port_counter counter, uint64_t now_us)
-{
-	struct counter_rise *rise = port->rise ? &port->rise[counter] : NULL;
-	uint64_t passed_us, more;
-
-	if (!rise || !rise->per_second || now_us <= rise->since_us)
-		return;
-	passed_us = now_us - rise->since_us;
-	more = passed_us / US_PER_S * rise->per_second +
-	       passed_us % US_PER_S * rise->per_second / US_PER_S;
-	if (!more)
-		return;
-	port->counter[counter] += more;
-	/* The part of a unit that is left over goes on. */
-	rise->since_us += more / rise->per_second * US_PER_S +
-			  more % rise->per_second * US_PER_S / rise->per_second;
-}
-
-/* What was counted elsewhere. */
-static void pma_fold(struct fabric *fabric)
-{
-	if (fabric->ops.fold)
-		fabric->ops.fold(fabric->context);
-}
-
-static uint64_t pma_counter(struct fabric *fabric, struct fabric_port *port,
-			    enum port_counter counter)
-{
-	counter_rise(port, counter, fabric->now_us);
-	return port->counter[counter];
-}
+#define DETAILS			4u	/* where counters begin in the attributes of details */
 
 /* ---- who is meant ---- */
 
@@ -94,21 +41,20 @@ static void pma_sum(struct fabric *fabric, struct fabric_node *node, unsigned fi
 	memset(sum, 0, COUNTERS * sizeof(*sum));
 	for (unsigned port = first; port <= last; port++)
 		for (unsigned i = 0; i < COUNTERS; i++)
-			sum[i] += pma_counter(fabric, &node->port[port], (enum port_counter)i);
+			sum[i] += port_counter_value(fabric, &node->port[port], (enum port_counter)i);
 }
 
 /* Those whose bit is set in @select. */
 static void pma_clear(struct fabric *fabric, struct fabric_node *node, unsigned first,
-		      unsigned last, uint64_t select, bool extended)
+		      unsigned last, uint64_t select, enum counter_attribute in)
 {
 	for (unsigned port = first; port <= last; port++)
 		for (unsigned i = 0; i < COUNTERS; i++) {
-			const struct counter_row *row = &counter_rows[i];
+			unsigned bit = port_counter_bit((enum port_counter)i, in);
 
-			if ((!extended && !row->bits) ||
-			    !(select >> (extended ? row->extended : row->select) & 1))
+			if (!bit || !(select >> (bit - 1) & 1))
 				continue;
-			pma_counter(fabric, &node->port[port], (enum port_counter)i);
+			port_counter_value(fabric, &node->port[port], (enum port_counter)i);
 			node->port[port].counter[i] = 0;
 		}
 }
@@ -148,14 +94,16 @@ static uint16_t pma_port_counters(struct fabric *fabric, struct fabric_node *nod
 		return MAD_STATUS_BAD_FIELD;
 	if (set)
 		pma_clear(fabric, node, first, last, counters.counter_select |
-			  (uint64_t)counters.counter_select_2 << SELECT_2, false);
+			  (uint64_t)counters.counter_select_2 << SELECT_2, IN_COUNTERS);
 	pma_sum(fabric, node, first, last, sum);
 #define COUNTER(counter, field, bits, select, extended)                                          \
 	counters.field = (__typeof__(counters.field))pma_saturated(sum[COUNTER_##counter], bits);
 #define EXTENDED(counter, field, extended)
+#define DETAIL(counter, field, attribute, bit)
 #include "fabric/counter.def"
 #undef COUNTER
 #undef EXTENDED
+#undef DETAIL
 	record_write(RECORD_PORT_COUNTERS, &counters, data);
 	return 0;
 }
@@ -172,14 +120,74 @@ static uint16_t pma_port_counters_extended(struct fabric *fabric, struct fabric_
 		return MAD_STATUS_BAD_FIELD;
 	if (set)
 		pma_clear(fabric, node, first, last, (counters.counter_select & 0xff) |
-			  (uint64_t)counters.counter_select_2 << EXTENDED_SELECT_2, true);
+			  (uint64_t)counters.counter_select_2 << EXTENDED_SELECT_2,
+			  IN_EXTENDED);
 	pma_sum(fabric, node, first, last, sum);
 #define COUNTER(counter, field, bits, select, extended) counters.field = sum[COUNTER_##counter];
 #define EXTENDED(counter, field, extended) counters.field = sum[COUNTER_##counter];
+#define DETAIL(counter, field, attribute, bit)
 #include "fabric/counter.def"
 #undef COUNTER
 #undef EXTENDED
+#undef DETAIL
 	record_write(RECORD_PORT_COUNTERS_EXT, &counters, data);
+	return 0;
+}
+
+/* PortRcvErrorDetails and PortXmitDiscardDetails: PortSelect, CounterSelect, a row of 16 bits each. */
+static uint16_t pma_details(struct fabric *fabric, struct fabric_node *node, unsigned own, bool set,
+			    uint8_t *data, enum counter_attribute in, enum record record)
+{
+	unsigned first, last, select = data[1];
+	uint64_t sum[COUNTERS];
+
+	if (!pma_ports(node, own, select, &first, &last))
+		return MAD_STATUS_BAD_FIELD;
+	if (set)
+		pma_clear(fabric, node, first, last, get_be16(data + 2), in);
+	pma_sum(fabric, node, first, last, sum);
+	memset(data + DETAILS, 0, record_layout(record)->bytes - DETAILS);
+	for (unsigned i = 0; i < COUNTERS; i++) {
+		unsigned bit = port_counter_bit((enum port_counter)i, in);
+
+		if (bit)
+			put_be16(data + DETAILS + 2 * (bit - 1), (uint16_t)pma_saturated(sum[i], 16));
+	}
+	return 0;
+}
+
+static uint16_t pma_rcv_error_details(struct fabric *fabric, struct fabric_node *node, unsigned own,
+				      bool set, uint8_t *data)
+{
+	return pma_details(fabric, node, own, set, data, IN_RCV_ERROR,
+			   RECORD_PORT_RCV_ERROR_DETAILS);
+}
+
+static uint16_t pma_xmit_discard_details(struct fabric *fabric, struct fabric_node *node,
+					 unsigned own, bool set, uint8_t *data)
+{
+	return pma_details(fabric, node, own, set, data, IN_XMIT_DISCARD,
+			   RECORD_PORT_XMIT_DISCARD_DETAILS);
+}
+
+/* Of one port: there is no sum of samples. */
+static uint16_t pma_samples_control(struct fabric *fabric, struct fabric_node *node, unsigned own,
+				    bool set, uint8_t *data)
+{
+	unsigned first, last;
+
+	if (data[1] == ALL_PORTS || !pma_ports(node, own, data[1], &first, &last))
+		return MAD_STATUS_BAD_FIELD;
+	return samples_control(fabric, node, first, set, data);
+}
+
+/* It names no port: the one that was sampled last. */
+static uint16_t pma_samples_result(struct fabric *fabric, struct fabric_node *node, unsigned own,
+				   bool set, uint8_t *data)
+{
+	if (set)
+		return MAD_STATUS_BAD_ATTRIBUTE;
+	samples_result(fabric, node, data);
 	return 0;
 }
 
@@ -189,7 +197,11 @@ static const struct pma_row {
 			    uint8_t *data);
 } pma_rows[] = {
 	{ 0x0001, pma_class_port_info },
+	{ 0x0010, pma_samples_control },
+	{ 0x0011, pma_samples_result },
 	{ 0x0012, pma_port_counters },
+	{ 0x0015, pma_rcv_error_details },
+	{ 0x0016, pma_xmit_discard_details },
 	{ 0x001d, pma_port_counters_extended },
 };
 
@@ -210,7 +222,7 @@ bool pma_receive(struct fabric *fabric, const struct flight *flight, unsigned po
 	if (flight->mad[1] != MAD_CLASS_PERFORMANCE || flight->dlid >= LID_MULTICAST ||
 	    (flight->mad[3] != MAD_METHOD_GET && flight->mad[3] != MAD_METHOD_SET))
 		return false;
-	pma_fold(fabric);
+	port_counters_fold(fabric);
 	*answer = *flight;
 	put_be16(answer->mad + SMP_STATUS, pma_status(fabric, flight->node, port, answer->mad));
 	answer->mad[3] = MAD_METHOD_GET_RESPONSE;
@@ -226,74 +238,4 @@ bool pma_receive(struct fabric *fabric, const struct flight *flight, unsigned po
 	memcpy(answer->grh.dgid, flight->grh.sgid, sizeof(answer->grh.dgid));
 	fabric->statistics.gmps++;
 	return true;
-}
-
-/* ---- for the console ---- */
-
-/* As the specification has it, or as the table: letters and digits count. */
-static bool name_is(const char *a, const char *b)
-{
-	for (; *a && *b; a++, b++) {
-		while (*a == '_')
-			a++;
-		while (*b == '_')
-			b++;
-		if (strncasecmp(a, b, 1))
-			return false;
-	}
-	return !*a && !*b;
-}
-
-unsigned fabric_find_counter(const char *name)
-{
-	for (unsigned i = 0; i < COUNTERS; i++)
-		if (name_is(name, counter_rows[i].name) ||
-		    (!strncmp(counter_rows[i].name, "port_", 5) &&
-		     name_is(name, counter_rows[i].name + 5)))
-			return i;
-	return COUNTERS;
-}
-
-const char *fabric_counter(struct fabric *fabric, uint32_t node, uint32_t port, unsigned counter,
-			   uint64_t now_us, uint64_t *value, uint64_t *per_second)
-{
-	struct fabric_port *at = fabric_port_at(fabric, node, port);
-
-	if (!at || counter >= COUNTERS)
-		return NULL;
-	fabric_pass(fabric, now_us);
-	pma_fold(fabric);
-	*value = pma_counter(fabric, at, (enum port_counter)counter);
-	*per_second = at->rise ? at->rise[counter].per_second : 0;
-	return counter_rows[counter].name;
-}
-
-int fabric_set_counter(struct fabric *fabric, uint32_t node, uint32_t port, unsigned counter,
-		       uint64_t value, uint64_t now_us)
-{
-	struct fabric_port *at = fabric_port_at(fabric, node, port);
-
-	if (!at || counter >= COUNTERS)
-		return EINVAL;
-	fabric_pass(fabric, now_us);
-	pma_fold(fabric);
-	pma_counter(fabric, at, (enum port_counter)counter);
-	at->counter[counter] = value;
-	return 0;
-}
-
-int fabric_set_rise(struct fabric *fabric, uint32_t node, uint32_t port, unsigned counter,
-		    uint64_t per_second, uint64_t now_us)
-{
-	struct fabric_port *at = fabric_port_at(fabric, node, port);
-
-	if (!at || counter >= COUNTERS || per_second > FABRIC_RISE_MAX)
-		return EINVAL;
-	if (!at->rise && !(at->rise = calloc(COUNTERS, sizeof(*at->rise))))
-		return ENOMEM;
-	fabric_pass(fabric, now_us);
-	pma_counter(fabric, at, (enum port_counter)counter);
-	at->rise[counter] = (struct counter_rise){ .since_us = fabric->now_us,
-						   .per_second = per_second };
-	return 0;
 }

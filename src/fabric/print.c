@@ -76,8 +76,33 @@ static void print_node(const struct fabric *fabric, const struct fabric_node *no
 		print_port(fabric, node, port, out);
 }
 
+/* Of a cable at the end that the file has first. */
+static void print_faults(const struct fabric *fabric, const struct fabric_node *node,
+			 unsigned number, FILE *out)
+{
+	const struct fabric_port *port = &node->port[number];
+	const struct fabric_node *peer = port->peer == FABRIC_NONE ? NULL :
+								     &fabric->node[port->peer];
+	bool first = peer && (node < peer || (node == peer && number < port->peer_port));
+
+	if (peer && !port->plugged)
+		fprintf(out, "link \"%s\"[%u] down\n", node->id, number);
+	if (first && port->bit_errors)
+		fprintf(out, "link \"%s\"[%u] ber=%g\n", node->id, number, bit_errors_rate(port));
+	if (first && (port->cable_widths || port->cable_degraded))
+		fprintf(out, "link \"%s\"[%u] degraded=%s%s\n", node->id, number,
+			port->cable_widths ? print_width(port->cable_widths) : "",
+			port->cable_degraded ? speeds[port->cable_speed].name : "");
+	if (port->stuck)
+		fprintf(out, "port \"%s\"[%u] stuck\n", node->id, number);
+	for (unsigned i = 0; port->rise && i < COUNTERS; i++)
+		if (port->rise[i].per_second)
+			fprintf(out, "counter \"%s\"[%u] %s+=%llu\n", node->id, number,
+				port_counter_name(i), (unsigned long long)port->rise[i].per_second);
+}
+
 /* What has no place in the syntax of ibnetdiscover, in lines of our own behind it. */
-static void print_own_lines(const struct fabric_node *node, FILE *out)
+static void print_own_lines(const struct fabric *fabric, const struct fabric_node *node, FILE *out)
 {
 	const struct ib_switch_info *info = &node->switch_info;
 	unsigned vls = 1u << (node->port[node->ports].vl_cap - 1);
@@ -90,9 +115,8 @@ static void print_own_lines(const struct fabric_node *node, FILE *out)
 			info->linear_fdb_cap, info->multicast_fdb_cap,
 			info->partition_enforcement_cap, vls < 16 ? vls : 15,
 			info->optimized_sl_to_vl_mapping_programming ? "yes" : "no");
-	for (unsigned port = 1; port <= node->ports; port++)
-		if (node->port[port].peer != FABRIC_NONE && !node->port[port].plugged)
-			fprintf(out, "link \"%s\"[%u] down\n", node->id, port);
+	for (unsigned port = 0; port <= node->ports; port++)
+		print_faults(fabric, node, port, out);
 }
 
 char *fabric_print(const struct fabric *fabric)
@@ -107,7 +131,7 @@ char *fabric_print(const struct fabric *fabric)
 		print_node(fabric, &fabric->node[i], out);
 	fputc('\n', out);
 	for (uint32_t i = 0; i < fabric->nodes; i++)
-		print_own_lines(&fabric->node[i], out);
+		print_own_lines(fabric, &fabric->node[i], out);
 	if (fclose(out)) {
 		free(text);
 		return NULL;

@@ -52,7 +52,7 @@ static void mkey_violated(struct request *request, unsigned port, const struct f
 	if (!at->lease_end_us && at->info.m_key_lease_period) {
 		at->lease_end_us =
 			request->fabric->now_us + at->info.m_key_lease_period * SECOND_US;
-		trap_deadline(request->fabric, at->lease_end_us);
+		fabric_due(request->fabric, at->lease_end_us);
 	}
 	trap_mkey(request->fabric, request->node_number, port, flight);
 	flight_lost(request->fabric, flight, DISCARD_MKEY);
@@ -184,7 +184,7 @@ static uint16_t set_end_port(struct request *request, unsigned number,
 {
 	struct fabric_port *port = &request->node->port[number];
 	struct ib_port_info *now = &port->info;
-	uint16_t status = 0;
+	uint16_t status = 0, lid = port->held_lid ? port->held_lid : asked->lid;
 
 	now->m_key = asked->m_key;
 	now->m_key_lease_period = asked->m_key_lease_period;
@@ -197,8 +197,8 @@ static uint16_t set_end_port(struct request *request, unsigned number,
 	}
 	if (!asked->lid || asked->lid >= LID_MULTICAST) {
 		status = MAD_STATUS_BAD_FIELD;
-	} else if (now->lid != asked->lid || now->lmc != asked->lmc) {
-		now->lid = asked->lid;
+	} else if (now->lid != lid || now->lmc != asked->lmc) {
+		now->lid = lid;
 		now->lmc = node_is_switch(request->node) &&
 					   !request->node->switch_info.enhanced_port_zero
 				   ? 0
@@ -314,6 +314,8 @@ static bool set_state(const struct request *request, unsigned number,
 		return true;
 	if (node_is_switch(request->node) && !number)	/* always up */
 		return true;
+	if (asked->port_state > FABRIC_PORT_INIT && request->node->port[number].stuck)
+		return true;	/* it says nothing, and does nothing */
 	if (asked->port_physical_state)
 		event = by_phys[asked->port_physical_state];
 	else if (!down)
@@ -370,23 +372,21 @@ static struct fabric_port *table_port(const struct request *request, unsigned nu
 static uint16_t get_pkey_table(struct request *request)
 {
 	struct fabric_port *port = table_port(request, request->modifier >> 16);
+	unsigned number = port ? (unsigned)(port - request->node->port) : 0;
 	unsigned first = (request->modifier & 0xffff) * PKEY_BLOCK, count;
 	struct ib_pkey_table table = { 0 };
 	uint16_t status = MAD_STATUS_BAD_FIELD;
 
-	count = port ? port_pkeys(request->node, (unsigned)(port - request->node->port)) : 0;
+	count = port ? port_pkeys(request->node, number) : 0;
 	if (first < count) {
 		status = 0;
-		if (request->set && !port->pkeys) {
-			port->pkeys = calloc(count, sizeof(*port->pkeys));
-			if (!port->pkeys)
-				return MAD_STATUS_BUSY;
-			port->pkeys[0] = PKEY_DEFAULT;
-		}
 		if (request->set) {
+			if (!port_pkeys_make(request->node, number))
+				return MAD_STATUS_BUSY;
 			record_read(RECORD_PKEY_TABLE, request->data, &table);
 			for (unsigned i = 0; i < PKEY_BLOCK && first + i < count; i++)
 				port->pkeys[first + i] = table.p_key[i];
+			hold_pkeys(request->node, number);
 			fabric_event_at(request->fabric, request->node_number, request->own,
 					FABRIC_EVENT_PKEY_CHANGE);
 		}
@@ -503,6 +503,7 @@ static uint16_t get_linear_forwarding(struct request *request)
 		if (!*block)
 			return MAD_STATUS_BUSY;
 		memcpy(*block, request->data, LFT_BLOCK);
+		hold_routes(node);
 	}
 	if (*block)
 		memcpy(request->data, *block, LFT_BLOCK);
@@ -590,9 +591,11 @@ bool sma_receive(struct fabric *fabric, struct flight *flight, bool *answer)
 
 	*answer = false;
 	if (mad[3] & MAD_METHOD_RESPONSE || mad[3] == MAD_METHOD_TRAP ||
-	    mad[3] == MAD_METHOD_REPORT ||
-	    (get_or_set && request.attribute == record_layout(RECORD_SM_INFO)->attribute))
+	    mad[3] == MAD_METHOD_REPORT)
 		return false;
+	/* A manager's own, but the port's M_Key guards it as all others. */
+	if (get_or_set && request.attribute == record_layout(RECORD_SM_INFO)->attribute)
+		return !mkey_allows(&request, request.own, flight);
 	if (mad[3] == MAD_METHOD_TRAP_REPRESS) {
 		if (mkey_allows(&request, request.own, flight))
 			trap_repressed(fabric, flight->node, request.own, get_be64(mad + 8));

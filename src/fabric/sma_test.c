@@ -270,6 +270,31 @@ static void an_m_key_protects_as_its_level_says(void **unused)
 	}
 }
 
+/* SMInfo is a program's, but for the M_Key of its port. */
+static void an_m_key_guards_sm_info_too(void **unused)
+{
+	struct test_world world;
+	struct ib_port_info info;
+
+	test_open(&world, TWO_SWITCHES);
+	test_bring_up(&world);
+	test_port_info(&world, "12", 0, &info);
+	info.m_key = 0x1234;
+	info.m_key_protect_bits = 2;
+	info.port_state = info.port_physical_state = 0;
+	assert_int_equal(test_set_port_info(&world, "12", 0, &info), 0);
+	for (unsigned right = 0; right < 2; right++)
+		for (uint8_t method = MAD_METHOD_GET; method <= MAD_METHOD_SET; method++) {
+			world.mkey = right ? 0x1234 : 0x4321;
+			world.node = FABRIC_NONE;
+			test_smp(&world, "12", method, 0x20, 0, NULL);
+			assert_int_equal(world.node == HOST2, right);	/* host1 gets the trap */
+		}
+	test_port_info(&world, "12", 0, &info);
+	assert_int_equal(info.m_key_violations, 2);
+	fabric_free(world.fabric);
+}
+
 static void a_lease_that_nobody_renews_opens_the_port(void **unused)
 {
 	struct test_world world;
@@ -307,6 +332,7 @@ int main(void)
 		cmocka_unit_test(links_train_to_the_best_that_both_ends_enable),
 		cmocka_unit_test(a_disabled_port_takes_its_peer_down_and_comes_back),
 		cmocka_unit_test(an_m_key_protects_as_its_level_says),
+		cmocka_unit_test(an_m_key_guards_sm_info_too),
 		cmocka_unit_test(a_lease_that_nobody_renews_opens_the_port),
 	};
 

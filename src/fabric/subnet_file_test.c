@@ -88,6 +88,8 @@ static void a_printed_fabric_is_read_as_the_same(void **unused)
 	printed_and_read_again_it_is_the_same(
 		"switch * lft=1024 mft=64 pkeys=16 slvl=yes vls=2\n" TWO_SWITCHES
 		"\nlink \"sw2\"[2] down\n");
+	printed_and_read_again_it_is_the_same(TWO_SWITCHES
+		"\nlink \"sw1\"[3] ber=1e-09 degraded=1x\ncounter \"sw1\"[0] VL15Dropped+=1\n");
 	printed_and_read_again_it_is_the_same("make torus 3x3 hosts=2 speed=XDR width=8x\n");
 }
 
@@ -261,6 +263,13 @@ static void what_is_wrong_is_refused_with_its_line_and_a_remedy(void **unused)
 		{"make cube\n", 1, "no recipe", "fattree"},
 		{"make star hosts=999\n", 1, "hosts=999", "1 to 254"},
 		{"make star leaves=2\n", 1, "no leaves=", "make.h"},
+		{TWO_SWITCHES "link \"sw1\"[1] ber=2\n", 17, "ber=2", "as 1e-9"},
+		{TWO_SWITCHES "link \"sw1\"[1] degraded=fast\n", 17, "degraded=fast", "1xSDR"},
+		{TWO_SWITCHES "port \"sw1\"[9] stuck\n", 17, "ports 1 to 4", "not 9"},
+		{TWO_SWITCHES "port \"sw1\"[1] slow\n", 17, "no option slow", "it has stuck"},
+		{TWO_SWITCHES "counter \"sw1\"[1] Symbols=1\n", 17, "Symbols", "SymbolError"},
+		{TWO_SWITCHES "counter \"sw1\"[1] VL15Dropped=x\n", 17, "VL15Dropped=VALUE",
+		 "a second"},
 		{"switchguid=0x1\nSwitch 4 \"a\"\n\nswitchguid=0x1\nSwitch 4 \"b\"\n", 5,
 		 "same GUID", "its own"},
 	};

@@ -16,6 +16,10 @@
 #define TYPE_SECURITY	2u
 #define TYPE_INFORMATION 4u
 #define PATH_MAX_NOTED	30u
+/* DataValid of trap 259: which of its fields the packet had. */
+#define DATA_VALID_LIDS	0x0003u
+#define DATA_VALID_QPS	0x0038u
+#define DATA_VALID_GIDS	0x00c0u
 
 /* 4.096 us times a power of two. */
 static uint64_t trap_interval_us(const struct fabric_port *port)
@@ -25,16 +29,10 @@ static uint64_t trap_interval_us(const struct fabric_port *port)
 	return interval_us ? interval_us : 1;
 }
 
-void trap_deadline(struct fabric *fabric, uint64_t due_us)
-{
-	if (due_us < fabric->deadline_us)
-		fabric->deadline_us = due_us;
-}
-
 static void trap_plan(struct fabric *fabric, struct trap *trap, uint64_t due_us)
 {
 	trap->next_us = due_us;
-	trap_deadline(fabric, due_us);
+	fabric_due(fabric, due_us);
 }
 
 static bool trap_has_receiver(const struct fabric_node *node, const struct fabric_port *port)
@@ -245,6 +243,32 @@ int fabric_violated(struct fabric *fabric, uint32_t node, uint32_t port,
 	return 0;
 }
 
+void trap_switch_pkey(struct fabric *fabric, uint32_t node, unsigned port,
+		      const struct fabric_violation *violation)
+{
+	static const uint8_t no_gid[16];
+	const struct fabric_node *at = &fabric->node[node];
+	uint16_t lid = at->port[0].info.lid;
+	bool has_gids = memcmp(violation->dest_gid, no_gid, sizeof(no_gid)) != 0;
+	struct ib_trap_259 details = {
+		.data_valid = DATA_VALID_LIDS | DATA_VALID_QPS | (has_gids ? DATA_VALID_GIDS : 0),
+		.lidaddr1 = violation->source_lid, .lidaddr2 = violation->dest_lid,
+		.pkey = (uint16_t)violation->key, .sl = violation->sl,
+		.qp1 = violation->source_qpn, .qp2 = violation->dest_qpn,
+		.sw_lid_addr = lid, .port_no = (uint8_t)port,
+	};
+	const struct ib_notice notice = {
+		.is_generic = 1, .type = TYPE_SECURITY, .producer_type = trap_producer(at),
+		.trap_number = 259, .issuer_lid = lid,
+	};
+	uint8_t data[SMP_DATA_BYTES];
+
+	memcpy(details.gidaddr1, violation->source_gid, sizeof(details.gidaddr1));
+	memcpy(details.gidaddr2, violation->dest_gid, sizeof(details.gidaddr2));
+	trap_notice(&notice, RECORD_TRAP_259, &details, data);
+	trap_raise(fabric, node, 0, TRAP_SWITCH_PKEY, data);
+}
+
 /* ---- time ---- */
 
 void mkey_expire(struct fabric *fabric, struct fabric_port *port)
@@ -252,7 +276,7 @@ void mkey_expire(struct fabric *fabric, struct fabric_port *port)
 	if (!port->lease_end_us)
 		return;
 	if (fabric->now_us < port->lease_end_us) {
-		trap_deadline(fabric, port->lease_end_us);
+		fabric_due(fabric, port->lease_end_us);
 		return;
 	}
 	port->lease_end_us = 0;
@@ -268,7 +292,20 @@ static void trap_look_at(struct fabric *fabric, uint32_t node, unsigned port)
 		if (at->trap[i].next_us <= fabric->now_us)
 			trap_go_on(fabric, node, port, &at->trap[i]);
 		else
-			trap_deadline(fabric, at->trap[i].next_us);
+			fabric_due(fabric, at->trap[i].next_us);
+	}
+}
+
+static void timed_due(struct fabric *fabric)
+{
+	for (uint32_t node = 0; node < fabric->nodes; node++) {
+		struct fabric_node *at = &fabric->node[node];
+
+		if (at->samples)
+			samples_due(fabric, at);
+		for (unsigned port = 0; port <= at->ports; port++)
+			if (at->port[port].bit_errors)
+				link_errors_due(fabric, node, port);
 	}
 }
 
@@ -277,6 +314,8 @@ void traps_due(struct fabric *fabric)
 {
 	if (fabric->now_us >= fabric->deadline_us) {
 		fabric->deadline_us = FABRIC_NEVER;
+		if (fabric->timed)	/* first: what they do may be a trap */
+			timed_due(fabric);
 		for (uint32_t node = 0; node < fabric->nodes; node++) {
 			const struct fabric_node *at = &fabric->node[node];
 			unsigned first = node_is_switch(at) ? 0 : 1,

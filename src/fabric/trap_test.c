@@ -210,6 +210,69 @@ static void without_a_manager_nobody_is_told(void **unused)
 	fabric_free(world.fabric);
 }
 
+/* A key that is not taken: 257 and 258 of the host, 259 of a switch that enforces partitions. */
+static void keys_that_do_not_match_are_traps_257_to_259(void **unused)
+{
+	struct fabric_address to = { .lid = 6, .qpn = 1, .qkey = 0x1234, .sl = 3 };
+	uint8_t mad[MAD_BYTES] = { 1, MAD_CLASS_PERFORMANCE, 1, 1 };
+	uint8_t keys[SMP_DATA_BYTES] = { 0xff, 0xff, 0x80, 0x05 };
+	struct ib_port_info info;
+	struct ib_trap_257 details;
+	struct ib_trap_259 at_switch;
+	struct test_world world;
+
+	world_up(&world);
+	assert_int_equal(fabric_send(world.fabric, HOST2, 1, mad, &to, world.now_us), 0);
+	assert_int_equal(take_traps(&world), 1);
+	assert_int_equal(world.port, 258);
+	assert_int_equal(world.from.lid, 6);
+	record_read(RECORD_TRAP_257, world.data, &details);
+	assert_int_equal(details.lidaddr1, 4);
+	assert_int_equal(details.lidaddr2, 6);
+	assert_int_equal(details.key, 0x1234);
+	assert_int_equal(details.sl, 3);
+	assert_int_equal(details.qp1, 1);
+	assert_int_equal(details.qp2, 1);
+	repress(&world);
+	/* host2 has a key that host4 has not. */
+	assert_int_equal(test_smp(&world, "12", MAD_METHOD_SET, 0x16, 0, keys), 0);
+	world.arrived = 0;
+	to.qkey = QKEY_GSI;
+	to.pkey_index = 1;
+	fabric_send(world.fabric, HOST2, 1, mad, &to, world.now_us);
+	assert_int_equal(take_traps(&world), 1);
+	assert_int_equal(world.port, 257);
+	record_read(RECORD_TRAP_257, world.data, &details);
+	assert_int_equal(details.key, 0x8005);
+	assert_int_equal(details.lidaddr1, 4);
+	repress(&world);
+	/* At sw2, by the port that leads to sw1: with a GRH the trap has GIDs. */
+	test_port_info(&world, "13", 3, &info);
+	info.port_state = info.port_physical_state = 0;
+	info.partition_enforcement_inbound = 1;
+	assert_int_equal(test_set_port_info(&world, "13", 3, &info), 0);
+	world.arrived = 0;
+	to.has_grh = true;
+	to.gid[0] = 0xfe;
+	to.gid[15] = 6;
+	fabric_send(world.fabric, HOST2, 1, mad, &to, world.now_us);
+	assert_int_equal(take_traps(&world), 1);
+	assert_int_equal(world.port, 259);
+	assert_int_equal(world.from.lid, 2);
+	record_read(RECORD_TRAP_259, world.data, &at_switch);
+	assert_int_equal(at_switch.pkey, 0x8005);
+	assert_int_equal(at_switch.lidaddr1, 4);
+	assert_int_equal(at_switch.lidaddr2, 6);
+	assert_int_equal(at_switch.sw_lid_addr, 2);
+	assert_int_equal(at_switch.port_no, 3);
+	assert_memory_equal(at_switch.gidaddr2, to.gid, 16);
+	assert_int_equal(at_switch.gidaddr1[0], 0xfe);
+	/* More of the same within the interval is no second trap. */
+	fabric_send(world.fabric, HOST2, 1, mad, &to, world.now_us);
+	assert_int_equal(take_traps(&world), 0);
+	fabric_free(world.fabric);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -219,6 +282,7 @@ int main(void)
 		cmocka_unit_test(a_manager_that_comes_and_a_new_description_are_trap_144),
 		cmocka_unit_test(a_wrong_m_key_is_trap_256_with_the_path_back),
 		cmocka_unit_test(a_long_path_in_trap_256_is_cut),
+		cmocka_unit_test(keys_that_do_not_match_are_traps_257_to_259),
 		cmocka_unit_test(without_a_manager_nobody_is_told),
 	};
 

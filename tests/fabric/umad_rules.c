@@ -379,6 +379,23 @@ static void one_transaction_waits_once(void)
 	umad_unregister(port, agent);
 }
 
+/* Of 32 bits each: their product is more, and no time that has passed. */
+static void the_longest_timeout_does_not_end_at_once(void)
+{
+	int agent = umad_register(port, CLASS_LID, 1, 0, NULL), length;
+	struct message message, again;
+
+	must(agent >= 0);
+	build(&message, CLASS_LID, 1, GET, NODE_INFO);
+	umad_set_addr(&message.umad, 0xbff0, 0, 0, 0);
+	again = message;
+	must(send_message(port, agent, &message, -1, -1) == 0);
+	must(receive(port, &message, 100, &length) == -ETIMEDOUT);
+	errno = 0;
+	must(send_message(port, agent, &again, -1, 1) == -EIO && errno == EINVAL);
+	must(umad_unregister(port, agent) == 0);
+}
+
 static void without_a_timeout_no_answer_is_awaited(void)
 {
 	struct message message;
@@ -619,6 +636,7 @@ static const struct test {
 	TEST(receiving_waits_as_long_as_it_was_told),
 	TEST(silence_becomes_a_timeout),
 	TEST(one_transaction_waits_once),
+	TEST(the_longest_timeout_does_not_end_at_once),
 	TEST(without_a_timeout_no_answer_is_awaited),
 	TEST(wrong_messages_are_refused),
 	TEST(what_nobody_serves_is_answered),

@@ -128,7 +128,9 @@ static int word_cable(struct room *room, int count, char **word, FILE *out)
 		return set_cables(room, word[1], false, out);
 	if (count == 3 && !strcasecmp(word[2], "plug"))
 		return set_cables(room, word[1], true, out);
-	fprintf(out, "expected cable NODE[PORT] pull, or plug\n");
+	if (count == 4 && (!strcasecmp(word[2], "ber") || !strcasecmp(word[2], "degraded")))
+		return console_cable_fault(room, word, out);
+	fprintf(out, "expected cable NODE[PORT] pull, plug, ber RATE, or degraded 1xSDR\n");
 	return EINVAL;
 }
 
@@ -440,50 +442,6 @@ static int word_clear(struct room *room, int count, char **word, FILE *out)
 	return fabric_set_power(room->fabric, end.node, true, room->now_us);
 }
 
-static int word_guid(struct room *room, int count, char **word, FILE *out)
-{
-	struct fabric_node_info info;
-	struct fabric_port_info port;
-	struct end end;
-
-	if (count != 2) {
-		fprintf(out, count > 2 ? "GUIDs are the file's: caguid=, switchguid= there\n" :
-			"expected Guid NODE, or NODE[PORT]\n");
-		return EINVAL;
-	}
-	if (console_end_parse(room, word[1], &end, out) || !console_end_exists(room, &end, out))
-		return EINVAL;
-	fabric_node_info(room->fabric, end.node, &info);
-	if (end.port == FABRIC_NONE)
-		fprintf(out, "0x%016llx\n", (unsigned long long)info.guid);
-	else if (fabric_port_info(room->fabric, end.node, end.port, &port))
-		fprintf(out, "0x%016llx\n", (unsigned long long)port.guid);
-	return 0;
-}
-
-static int word_baselid(struct room *room, int count, char **word, FILE *out)
-{
-	struct fabric_port_info port;
-	struct fabric_node_info info;
-	struct end end;
-
-	if (count != 2) {
-		fprintf(out,
-			count > 2
-				? "LIDs are the subnet manager's: it would take another one back\n"
-				: "expected Baselid NODE, or NODE[PORT]\n");
-		return EINVAL;
-	}
-	if (console_end_parse(room, word[1], &end, out) || !console_end_exists(room, &end, out))
-		return EINVAL;
-	fabric_node_info(room->fabric, end.node, &info);
-	if (end.port == FABRIC_NONE)
-		end.port = info.type == FABRIC_SWITCH ? 0 : 1;
-	if (fabric_port_info(room->fabric, end.node, end.port, &port))
-		fprintf(out, "LID %u, LMC %u\n", port.lid, port.lmc);
-	return 0;
-}
-
 static int word_verbose(struct room *room, int count, char **word, FILE *out)
 {
 	uint64_t level = room->verbose;
@@ -525,11 +483,17 @@ static const struct word {
 	bool looks;			/* changes nothing: for everybody */
 } words[] = {
 	{ "cable", "NODE[PORT] pull|plug", word_cable, "without [PORT]: all of the node", false },
+	{ "cable", "NODE[PORT] ber RATE", word_cable, "bits that flip: 1e-9; 0: none", false },
+	{ "cable", "NODE[PORT] degraded 1xSDR", word_cable, "what it trains to at best; off", false },
 	{ "node", "NODE on|off", word_node, "its power; when it is back it has forgotten all", false },
 	{ "show", "[NODE]", word_show, "nodes, ports, states, LIDs", true },
 	{ "route", "FROM TO [--sl N]", word_route, "hop by hop, as tables say; --pkey, --bytes", true },
 	{ "counter", "NODE[PORT] [NAME[+]=N ...]", console_word_counter,
 	  "+=: so many more each second; alone: those that are not 0", false },
+	{ "metrics", "", console_word_metrics, "of all ports, for Prometheus", true },
+	{ "port", "NODE[PORT] stuck [on|off]", console_word_port, "it stays in Init", false },
+	{ "lft", "SWITCH LID PORT|none|free", console_word_lft, "a row, held against the SM", false },
+	{ "pkey", "NODE[PORT] INDEX KEY|free", console_word_pkey, "the same of a P_Key", false },
 	{ "hosts", "", word_hosts, "names for VERBATIM_NODE", true },
 	{ "programs", "", word_programs, "that have a port open", true },
 	{ "statistics", "", word_statistics, "MADs since the start", true },
@@ -546,8 +510,8 @@ static const struct word {
 	{ "PerformanceSet", "NODE[PORT] NAME=N", console_word_counter, "as counter", false },
 	{ "Verbose", "[0|1]", word_verbose, "1: each MAD that is lost", false },
 	{ "Start", "", word_start, "it has begun already", false },
-	{ "Guid", "NODE[PORT]", word_guid, "shows it", true },
-	{ "Baselid", "NODE[PORT]", word_baselid, "shows it", true },
+	{ "Guid", "NODE[PORT] [GUID]", console_word_guid, "shows it, or gives the node another", false },
+	{ "Baselid", "NODE[PORT] [LID]", console_word_baselid, "shows it, or holds one; 0: the SM's", false },
 	{ "Dump", "[NODE]", word_show, "as show", true },
 	{ "Attached", "", word_programs, "as programs", true },
 	{ NULL, NULL, NULL, NULL, false },

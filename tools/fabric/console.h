@@ -17,5 +17,15 @@ const char *console_node_name(const struct room *room, uint32_t node);
 
 /* console_counter.c */
 int console_word_counter(struct room *room, int count, char **word, FILE *out);
+/* Counters and states of all ports in the exposition format of Prometheus. */
+int console_word_metrics(struct room *room, int count, char **word, FILE *out);
+
+/* console_fault.c */
+int console_cable_fault(struct room *room, char **word, FILE *out);
+int console_word_port(struct room *room, int count, char **word, FILE *out);
+int console_word_lft(struct room *room, int count, char **word, FILE *out);
+int console_word_pkey(struct room *room, int count, char **word, FILE *out);
+int console_word_guid(struct room *room, int count, char **word, FILE *out);
+int console_word_baselid(struct room *room, int count, char **word, FILE *out);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * verbatim cable NODE[PORT] pull|plug, verbatim node NODE on|off, verbatim route FROM TO: said to a
- * fabric that runs, from elsewhere than its console. Which fabric: --fabric NAME, or the setting
- * VERBATIM_FABRIC, or the only one that runs.
+ * verbatim cable NODE[PORT] pull|plug|ber RATE|degraded RATE, verbatim node NODE on|off, verbatim
+ * route FROM TO, and any words by verbatim fabric --say: said to a fabric that runs, from elsewhere
+ * than its console. Which fabric: --fabric NAME, or the setting VERBATIM_FABRIC, or the only one
+ * that runs.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,6 +16,9 @@
 #include "tool.h"
 
 const char *const cable_words[] = { "pull", "plug", NULL };
+/* That want a value. */
+static const char *const cable_faults[] = { "ber", "degraded", NULL };
+static const char *const no_words[] = { NULL };
 const char *const node_words[] = { "on", "off", NULL };
 
 /* 0, or -1 after a line on stderr. */
@@ -53,7 +57,7 @@ static void print_answer(void *context, const struct ctl_head *head, const char 
 		fputs(body, stdout);
 }
 
-static int say(const char *command, const char *given, const char *line)
+int control_say(const char *command, const char *given, const char *line)
 {
 	char name[PATH_MAX], why[PLACE_WHY_MAX];
 	int fd, err;
@@ -79,40 +83,43 @@ static bool is_one_of(const char *word, const char *const *list)
 	return false;
 }
 
-static int control_command(int argc, char **argv, const char *const *actions, const char *what)
+static int control_command(int argc, char **argv, const char *const *actions,
+			   const char *const *with_value, const char *what)
 {
 	struct option_reader reader = option_read(argc, argv);
-	const char *word, *fabric = NULL, *operand[2] = { NULL };
+	const char *word, *fabric = NULL, *operand[3] = { NULL, NULL, "" };
 	char line[CTL_BODY_MAX];
 	int count = 0;
 
 	while ((word = option_next(&reader))) {
 		if (!strcmp(word, "--fabric"))
 			fabric = reader.value;
-		else if (count < 2)
+		else if (count < 3)
 			operand[count++] = reader.value;
 		else
 			return usage_error(argv[0], "unexpected argument '%s'", reader.value);
 	}
 	if (reader.wrong)
 		return EXIT_USAGE;
-	if (count != 2 || !is_one_of(operand[1], actions))
+	if (!(count == 2 && is_one_of(operand[1], actions)) &&
+	    !(count == 3 && is_one_of(operand[1], with_value)))
 		return usage_error(argv[0], "expected %s", what);
-	if (strchr(operand[0], '"') || snprintf(line, sizeof(line), "%s \"%s\" %s", argv[0],
-						operand[0], operand[1]) >= (int)sizeof(line))
+	if (strchr(operand[0], '"') || strpbrk(operand[2], "\" \t\n") ||
+	    snprintf(line, sizeof(line), "%s \"%s\" %s %s", argv[0], operand[0], operand[1],
+		     operand[2]) >= (int)sizeof(line))
 		return usage_error(argv[0], "'%.60s' is no name of a node", operand[0]);
-	return say(argv[0], fabric, line);
+	return control_say(argv[0], fabric, line);
 }
 
 int cable_command(int argc, char **argv)
 {
-	return control_command(argc, argv, cable_words,
-			       "verbatim cable 'NODE[PORT]' pull, or plug");
+	return control_command(argc, argv, cable_words, cable_faults,
+			       "verbatim cable 'NODE[PORT]' pull, plug, ber RATE, or degraded 1xSDR");
 }
 
 int node_command(int argc, char **argv)
 {
-	return control_command(argc, argv, node_words, "verbatim node NODE on, or off");
+	return control_command(argc, argv, node_words, no_words, "verbatim node NODE on, or off");
 }
 
 int route_command(int argc, char **argv)
@@ -144,5 +151,5 @@ int route_command(int argc, char **argv)
 		    (int)sizeof(line))
 		return usage_error(argv[0], "'%.60s' and '%.60s' are no names of nodes", end[0],
 				   end[1]);
-	return say(argv[0], fabric, line);
+	return control_say(argv[0], fabric, line);
 }

@@ -6,6 +6,7 @@
  *
  *	--make RECIPE...	prints the file of a generated topology, with what it costs
  *	--list			the fabrics that run, and their hosts
+ *	--say LINE		to the console of one that runs
  */
 #include "fabric/room.h"
 
@@ -523,7 +524,7 @@ static void room_greet(struct room *room)
 /* ---- the command ---- */
 
 struct options {
-	const char *file, *name, *script, *trace;
+	const char *file, *name, *script, *trace, *say;
 	bool sm, list, make;
 	unsigned mode;
 	char recipe[RECIPE_MAX];
@@ -690,6 +691,8 @@ static int parse(int argc, char **argv, struct options *options)
 			}
 		} else if (!strcmp(word, "--trace")) {
 			options->trace = reader.value;
+		} else if (!strcmp(word, "--say")) {
+			options->say = reader.value;
 		} else if (!strcmp(word, "--list")) {
 			options->list = true;
 		} else if (!strcmp(word, "--make")) {
@@ -747,6 +750,8 @@ static int run(struct room *room, const struct options *options, int argc, int f
 	}
 	if (room_open(room))
 		return EXIT_FAILURE;
+	room->now_us = room_now_us();
+	fabric_timer(room->fabric, room->now_us);	/* what the file plants begins */
 	room_greet(room);
 	if (options->script && room_script(room, options->script))
 		return EXIT_FAILURE;
@@ -784,6 +789,10 @@ int fabric_command(int argc, char **argv)
 		return make_and_print(options.recipe);
 	if (options.list)
 		return list_fabrics();
+	if (options.say && options.file)
+		return usage_error("fabric", "--say is for a fabric that runs: --name says which");
+	if (options.say)
+		return control_say("fabric", options.name, options.say);
 	if (!options.file)
 		return usage_error(
 			"fabric",

@@ -4,6 +4,7 @@
  * tables. A path is what stands behind /sys/class/:
  *
  *	infiniband/vb_ib0/ports/1/state		.../ports/1/{pkeys,gids,gid_attrs/types}/0
+ *	.../ports/1/counters/symbol_error
  *	infiniband_mad/abi_version		infiniband_mad/{umad,issm}0/{ibdev,port}
  */
 #include "fabric/room.h"
@@ -53,6 +54,7 @@ static bool write_node(const struct ctl_port *port, const char *name, FILE *out)
 	(void)text;
 #define NODE(file, ...) if (!strcmp(name, file)) { fprintf(out, __VA_ARGS__); return true; }
 #define PORT(file, ...)
+#define COUNTER(file, counter, bits)
 #include "fabric/sysfs.def"
 	return false;
 }
@@ -64,6 +66,7 @@ static bool write_port(const struct ctl_port *port, const char *name, FILE *out)
 	(void)text;
 #define NODE(file, ...)
 #define PORT(file, ...) if (!strcmp(name, file)) { fprintf(out, __VA_ARGS__); return true; }
+#define COUNTER(file, counter, bits)
 #include "fabric/sysfs.def"
 	return false;
 }
@@ -71,6 +74,7 @@ static bool write_port(const struct ctl_port *port, const char *name, FILE *out)
 static const char *const node_files[] = {
 #define NODE(file, ...) file,
 #define PORT(file, ...)
+#define COUNTER(file, counter, bits)
 #include "fabric/sysfs.def"
 	"ports/", NULL,
 };
@@ -78,9 +82,21 @@ static const char *const node_files[] = {
 static const char *const port_files[] = {
 #define NODE(file, ...)
 #define PORT(file, ...) file,
+#define COUNTER(file, counter, bits)
 #include "fabric/sysfs.def"
-	"pkeys/", "gids/", "gid_attrs/", NULL,
+	"pkeys/", "gids/", "gid_attrs/", "counters/", NULL,
 };
+
+static const struct counter_file {
+	const char *file, *counter;
+	unsigned bits;
+} counter_files[] = {
+#define NODE(file, ...)
+#define PORT(file, ...)
+#define COUNTER(file, counter, bits) { file, counter, bits },
+#include "fabric/sysfs.def"
+};
+#define COUNTER_FILES (sizeof(counter_files) / sizeof(*counter_files))
 
 static int list_names(const char *const *name, FILE *out)
 {
@@ -153,6 +169,29 @@ static bool look_table(struct lookup *lookup, const struct ctl_port *port, uint3
 	return true;
 }
 
+/* counters/NAME of a port. */
+static bool look_counter(struct lookup *lookup, uint32_t node, uint32_t port, const char *name)
+{
+	uint64_t value, per_second;
+
+	for (unsigned i = 0; i < COUNTER_FILES; i++) {
+		const struct counter_file *row = &counter_files[i];
+
+		if (!name)
+			fprintf(lookup->out, "%s\n", row->file);
+		if (!name || strcmp(name, row->file))
+			continue;
+		fabric_counter(lookup->room->fabric, node, port, fabric_find_counter(row->counter),
+			       lookup->room->now_us, &value, &per_second);
+		if (row->bits < 64 && value >> row->bits)
+			value = (UINT64_C(1) << row->bits) - 1;
+		fprintf(lookup->out, "%llu", (unsigned long long)value);
+		return true;
+	}
+	lookup->directory = !name;
+	return !name;
+}
+
 static bool look_device(struct lookup *lookup, const struct ctl_port *port, uint32_t node)
 {
 	const char *const *component = lookup->component + 2;
@@ -180,6 +219,8 @@ static bool look_device(struct lookup *lookup, const struct ctl_port *port, uint
 	}
 	if (count == 3 && write_port(port, component[2], lookup->out))
 		return true;
+	if (!strcmp(component[2], "counters") && count <= 4)
+		return look_counter(lookup, node, port->number, count == 4 ? component[3] : NULL);
 	return look_table(lookup, port, node, component + 2, count - 2);
 }
 

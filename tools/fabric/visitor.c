@@ -7,7 +7,8 @@
  *	one that reads nothing		a queue of its own, bounded; the rest is lost, and counted
  *					(packets of data: data.c)
  *	one that sends nonsense		its connection ends
- *	too many			those that have opened nothing go first
+ *	too many			those that have opened nothing go first; of another user
+ *					than the fabric's, at most VISITORS_OF_OTHER
  *	one that is killed		its connection ends, and with it what it had
  */
 #include "fabric/visitor.h"
@@ -33,6 +34,7 @@
 #define QUEUE_TEXT		(64u << 20)	/* bytes of answers that it has not read */
 #define MESSAGE_MAX		(sizeof(struct ctl_head) + CTL_BODY_MAX)
 #define PAUSE_US		1000000u
+#define VISITORS_OF_OTHER	(VISITORS_MAX / 4)	/* of a user who does not run the fabric */
 #define BACKLOG			256
 
 /* ---- to a program ---- */
@@ -161,6 +163,8 @@ void visitors_receive(void *user, const uint8_t *message, size_t bytes)
 		return;
 	visitor->lost++;
 	visitor->room->lost_mads++;
+	fabric_count_dropped(visitor->room->fabric, visitor->at, visitor->port,
+			     agents_message_is_smp(message, bytes));
 	if (visitor->told)
 		return;
 	visitor->told = true;
@@ -637,6 +641,19 @@ static void make_place(struct room *room)
 	}
 }
 
+/* Whoever may come by the mode of the directory leaves room for others. */
+static bool is_one_too_many(const struct room *room, const struct visitor *visitor)
+{
+	unsigned same = 0;
+	struct list *at;
+
+	if (visitor->owner)
+		return false;
+	list_for_each(at, &room->visitors)
+		same += list_entry(at, struct visitor, node)->uid == visitor->uid;
+	return same >= VISITORS_OF_OTHER;
+}
+
 static void visitor_enter(struct room *room, int fd)
 {
 	struct visitor *visitor = NULL;
@@ -655,7 +672,7 @@ static void visitor_enter(struct room *room, int fd)
 	visitor->events = EPOLLIN;
 	list_init(&visitor->queue);
 	visitor_name(visitor);
-	if (room_watch(room, fd, &visitor->watch, EPOLLIN)) {
+	if (is_one_too_many(room, visitor) || room_watch(room, fd, &visitor->watch, EPOLLIN)) {
 		close(fd);
 		free(visitor);
 		return;

@@ -93,7 +93,7 @@ static void trace_switch(void)
 		wanted = what_is_wanted();
 		atomic_store(&trace_wanted, wanted);
 		log_listen(wanted & TRACE_EXPLAIN ? trace_explanation : NULL);
-		tracepoint_listen(TRACEPOINT_TRACE, wanted & TRACE_KINDS ? trace_take : NULL);
+		tracepoint_listen(wanted & TRACE_KINDS ? trace_take : NULL);
 		if (function)
 			function((wanted & (TRACE_KINDS | TRACE_CHECK)) != 0);
 	} while (what_is_wanted() != wanted);
@@ -126,7 +126,7 @@ static void trace_after_fork_child(void) RELEASES(trace.lock)
 {
 	atomic_fetch_and(&trace_wanted, TRACE_CHECK);
 	log_listen(NULL);
-	tracepoint_listen(TRACEPOINT_TRACE, NULL);
+	tracepoint_listen(NULL);
 	if (trace.share) {
 		munmap(trace.share, TRACE_SHARE_BYTES + (size_t)trace.ring_bytes);
 		close(trace.connection);

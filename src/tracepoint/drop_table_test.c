@@ -58,7 +58,7 @@ static void what_is_not_sent_is_recorded_where_it_is_counted(void **state)
 {
 	struct counters counters = { 0 };
 
-	tracepoint_listen(TRACEPOINT_CHECK, take);
+	tracepoint_listen(take);
 	atomic_store(&trace_wanted, TRACE_DROPS);
 	drop_count(&counters, DROP_LINK, 3);
 	assert_int_equal(records, 1);
@@ -68,7 +68,7 @@ static void what_is_not_sent_is_recorded_where_it_is_counted(void **state)
 			drop_count(&counters, (enum drop)why, 1);
 	assert_int_equal(records, 1);
 	atomic_store(&trace_wanted, 0);
-	tracepoint_listen(TRACEPOINT_CHECK, NULL);
+	tracepoint_listen(NULL);
 }
 
 int main(void)

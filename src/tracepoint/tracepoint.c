@@ -60,12 +60,11 @@ static const struct {
 #undef TRACEPOINT_END
 };
 
-static void (*_Atomic listeners[TRACEPOINT_LISTENERS])(const struct tracepoint_record *record);
+static void (*_Atomic listener)(const struct tracepoint_record *record);
 
-void tracepoint_listen(enum tracepoint_listener listener,
-		       void (*take)(const struct tracepoint_record *record))
+void tracepoint_listen(void (*take)(const struct tracepoint_record *record))
 {
-	atomic_store_explicit(&listeners[listener], take, memory_order_release);
+	atomic_store_explicit(&listener, take, memory_order_release);
 }
 
 /* ---- to bytes ---- */
@@ -319,15 +318,13 @@ uint64_t tracepoint_now_ns(void)
 
 void tracepoint_emit(enum tracepoint row, const void *fields)
 {
+	void (*take)(const struct tracepoint_record *record) =
+		atomic_load_explicit(&listener, memory_order_acquire);
 	uint8_t data[TRACEPOINT_BYTES];
 	struct tracepoint_record record;
 
+	if (!take)
+		return;
 	tracepoint_encode(row, fields, tracepoint_now_ns(), data, &record);
-	for (unsigned i = 0; i < TRACEPOINT_LISTENERS; i++) {
-		void (*take)(const struct tracepoint_record *record) =
-			atomic_load_explicit(&listeners[i], memory_order_acquire);
-
-		if (take)
-			take(&record);
-	}
+	take(&record);
 }

@@ -75,11 +75,8 @@ struct tracepoint_record {
 	size_t bytes;
 };
 
-/* Who listens, each for kinds of its own (tracepoint_wanted is what any of them wants). */
-enum tracepoint_listener { TRACEPOINT_TRACE, TRACEPOINT_CHECK, TRACEPOINT_LISTENERS };
-/* NULL: no longer. Calls may be under way meanwhile. */
-void tracepoint_listen(enum tracepoint_listener listener,
-		       void (*take)(const struct tracepoint_record *record));
+/* Who gets records of what trace_wanted names; NULL: nobody. Calls may be under way meanwhile. */
+void tracepoint_listen(void (*take)(const struct tracepoint_record *record));
 
 /* Nanoseconds since 1970; of a simulated run, which sets its clock, the time in that. */
 uint64_t tracepoint_now_ns(void);

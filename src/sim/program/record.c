@@ -140,7 +140,7 @@ void sim_record_begin(struct sim *sim, const char *const name[SIM_HOSTS_MAX])
 	recording.name = name;
 	atomic_store(&trace_wanted, WANTED);
 	tracepoint_set_clock(record_now_ns);
-	tracepoint_listen(TRACEPOINT_TRACE, trace_take);
+	tracepoint_listen(trace_take);
 	log_listen(trace_explanation);
 }
 
@@ -190,7 +190,7 @@ void sim_record_end(void)
 {
 	atomic_store(&trace_wanted, 0);
 	log_listen(NULL);
-	tracepoint_listen(TRACEPOINT_TRACE, NULL);
+	tracepoint_listen(NULL);
 	for (size_t i = 0; i < recording.blocks; i++)
 		free(recording.block[i].data);
 	free(recording.block);

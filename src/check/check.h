@@ -19,9 +19,12 @@ static inline bool check_is_on(void)
 
 /* Reads VERBATIM_CHECK, once. 0, or EINVAL after a line on stderr. */
 int check_start(void);
-/* Fills in the thread; unless it has a stack, MADE, STATE and ARM get theirs. */
+/* Fills in the thread; unless it has a stack, MADE gets its own. */
 void check_take(struct check_record *record);
-/* A record of what is about to be done. 0, or the errno that the adapter would give (--strict). */
+/*
+ * A record of what is about to be done; ARM gets a stack. 0, or the errno that the adapter would give
+ * (--strict).
+ */
 int check_ask(struct check_record *record);
 /* @own, or with --strict the limit of the adapter if that is less. */
 uint64_t check_lowered(enum check_fact fact, uint64_t own);
@@ -29,8 +32,7 @@ uint64_t check_lowered(enum check_fact fact, uint64_t own);
 int check_take_at(struct check_record *record, const void *site, const void *frame);
 /* What only the device knows; kept, not copied. */
 void check_set_device(const struct check_device *device);
-/* Memory goes: @call is "free" or "munmap". May be called by anyone at any time. */
-void check_memory_gone(const char *call, const void *address, uint64_t bytes);
+void check_set_manager(check_manager *manager);
 /* The process ends: leaks, and the summary. */
 void check_finish(void);
 

@@ -75,6 +75,48 @@ static void an_event_of_an_id_is_to_be_acknowledged(void **state)
 	assert_silent();
 }
 
+static void what_librdmacm_made_must_be_destroyed(void **state)
+{
+	begin_id(CHECK_STEP_NEW);
+	DO(.what = CHECK_MADE, .kind = CHECK_CM_CHANNEL, .object = 41, .of_manager = true);
+	DO(.what = CHECK_ENDED, .object = QP);
+	for (unsigned object = CONTEXT; object <= CHANNEL; object++)
+		DO(.what = CHECK_ENDED, .object = object);
+	DO(.what = CHECK_END, .error = 1);	/* after a failure it may end as it likes */
+	assert_silent();
+	DO(.what = CHECK_END);
+	assert_found(RULE_CM_004, 1);
+	assert_int_equal(last.object->kind, CHECK_ID);
+}
+
+static uint64_t waits_for;
+
+static const char *waiting(const struct check_object *object)
+{
+	return object->handle == waits_for ? "RDMA_CM_EVENT_REJECTED" : NULL;
+}
+
+static void a_failure_that_nobody_reads_is_found(void **state)
+{
+	begin_id(CHECK_STEP_NEW);
+	DO(.what = CHECK_MADE, .kind = CHECK_CM_CHANNEL, .object = 41);
+	waits_for = ID;
+	ENDING(ID);			/* nobody knows */
+	program.manager = waiting;
+	ENDING(41);
+	assert_silent();
+	ENDING(ID);
+	assert_found(RULE_CM_005, 1);
+	begin(IBV_QPT_RC, 16);
+	program.manager = waiting;
+	waits_for = 41;
+	DO(.what = CHECK_MADE, .kind = CHECK_CM_CHANNEL, .object = 41);
+	DO(.what = CHECK_END, .error = 1);
+	assert_silent();
+	ENDING(41);
+	assert_found(RULE_CM_005, 1);
+}
+
 #define GONE(at, length) DO(.what = CHECK_GONE, .address = (at), .bytes = (length))
 
 static void memory_that_goes_under_a_request_is_found(void **state)
@@ -109,6 +151,16 @@ static void memory_of_requests_that_are_done_may_go(void **state)
 	assert_silent();
 }
 
+static void what_was_posted_since_is_not_meant(void **state)
+{
+	begin(IBV_QPT_RC, 16);
+	RECEIVE(.wr_id = 7, .sequence = 4, BUFFER);
+	DO(.what = CHECK_GONE, .address = 0x1000, .bytes = 64, .sequence = 3);
+	assert_silent();
+	DO(.what = CHECK_GONE, .address = 0x1000, .bytes = 64, .sequence = 4);
+	assert_found(RULE_LIFETIME_004, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -116,8 +168,11 @@ int main(void)
 		cmocka_unit_test(the_order_of_a_client_is_right),
 		cmocka_unit_test(calls_out_of_turn_are_found),
 		cmocka_unit_test(an_event_of_an_id_is_to_be_acknowledged),
+		cmocka_unit_test(what_librdmacm_made_must_be_destroyed),
+		cmocka_unit_test(a_failure_that_nobody_reads_is_found),
 		cmocka_unit_test(memory_that_goes_under_a_request_is_found),
 		cmocka_unit_test(memory_of_requests_that_are_done_may_go),
+		cmocka_unit_test(what_was_posted_since_is_not_meant),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

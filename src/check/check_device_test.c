@@ -66,6 +66,19 @@ static void rd_atomic_is_counted(void **state)
 	assert_silent();
 }
 
+static void a_read_into_many_sges_is_found(void **state)
+{
+	static const struct check_sge two[2] = { { 0x1000, 8, LKEY }, { 0x1008, 8, LKEY } };
+
+	begin_for("siw", true);
+	SEND(.wr_id = 1, .opcode = IBV_WR_RDMA_READ, BUFFER);
+	SEND(.wr_id = 2, .opcode = IBV_WR_RDMA_WRITE, .sge = two, .sges = 2);
+	assert_silent();
+	SEND(.wr_id = 3, .opcode = IBV_WR_RDMA_READ, .sge = two, .sges = 2);
+	assert_found(RULE_DEVICE_001, 1);
+	assert_int_equal(program.refusal, 0);
+}
+
 static void messages_and_features(void **state)
 {
 	begin_for("rxe", false);
@@ -95,7 +108,7 @@ static void messages_and_features(void **state)
 
 #define PATH(...)                                                                                  \
 	ASK(.kind = CHECK_QP, .object = QP, .has_path = true, .has_sgid = true, .has_dgid = true,  \
-	    .port = 1, __VA_ARGS__)
+	    .port = 1, .ports = 1, __VA_ARGS__)
 
 static void an_index_that_nobody_looked_for_is_found(void **state)
 {
@@ -152,6 +165,7 @@ int main(void)
 		cmocka_unit_test(what_does_not_fit_is_found),
 		cmocka_unit_test(what_fits_or_is_not_known_is_nothing),
 		cmocka_unit_test(rd_atomic_is_counted),
+		cmocka_unit_test(a_read_into_many_sges_is_found),
 		cmocka_unit_test(messages_and_features),
 		cmocka_unit_test(an_index_that_nobody_looked_for_is_found),
 		cmocka_unit_test(memory_that_may_not_be_locked_is_found),

@@ -5,15 +5,17 @@
 #include <errno.h>
 
 #define PATH(...)                                                                                  \
-	DO(.what = CHECK_ASK, .kind = CHECK_AH, .has_path = true, .needs_grh = true, __VA_ARGS__)
+	DO(.what = CHECK_ASK, .kind = CHECK_AH, .has_path = true, .needs_grh = true, .ports = 1,   \
+	   __VA_ARGS__)
 #define WHOLE .is_global = true, .has_sgid = true, .has_dgid = true, .port = 1
 
 static void a_path_that_has_all_is_right(void **state)
 {
 	begin(IBV_QPT_UD, 16);
 	PATH(WHOLE);
-	DO(.what = CHECK_ASK, .kind = CHECK_QP, .object = QP, .has_port = true, .port = 1);
-	DO(.what = CHECK_ASK, .kind = CHECK_AH, .has_path = true, .dlid = 4, .port = 1);
+	DO(.what = CHECK_ASK, .kind = CHECK_QP, .object = QP, .has_port = true, .port = 2,
+	   .ports = 2);
+	DO(.what = CHECK_ASK, .kind = CHECK_AH, .has_path = true, .dlid = 4, .port = 1, .ports = 1);
 	assert_silent();
 }
 
@@ -27,7 +29,8 @@ static void what_a_path_lacks_is_found(void **state)
 	assert_found(RULE_ADDRESS_002, 1);
 	begin(IBV_QPT_UD, 16);
 	PATH(.is_global = true, .has_sgid = true, .has_dgid = true);
-	DO(.what = CHECK_ASK, .kind = CHECK_QP, .object = QP, .has_port = true, .port = 2);
+	DO(.what = CHECK_ASK, .kind = CHECK_QP, .object = QP, .has_port = true, .port = 2,
+	   .ports = 1);
 	assert_found(RULE_ADDRESS_002, 2);
 	begin(IBV_QPT_UD, 16);
 	PATH(.is_global = true, .has_sgid = true, .port = 1);

@@ -43,6 +43,7 @@ static void check_after_fork_parent(void) RELEASES(check_lock)
 static void check_after_fork_child(void) RELEASES(check_lock)
 {
 	const struct check_device *device = checked.device;
+	check_manager *manager = checked.manager;
 	const struct check_profile *profile = checked.profile;
 	bool strict = checked.strict;
 
@@ -50,6 +51,7 @@ static void check_after_fork_child(void) RELEASES(check_lock)
 	checked.look = check_rules_look;
 	checked.report = check_report_finding;
 	checked.device = device;
+	checked.manager = manager;
 	checked.profile = profile;
 	checked.strict = strict;
 	check_report_forget();
@@ -81,13 +83,47 @@ static void note_region(const struct check_record *made)
 		atomic_store(&regions_to, made->address + made->bytes);
 }
 
-/* The library of `verbatim run` tells what is freed and unmapped, if it is there. */
+/* Requests that were posted so far; changes under check_lock. */
+static _Atomic uint64_t posts;
+
+static uint64_t memory_now(void)
+{
+	return atomic_load(&posts);
+}
+
+/*
+ * By a thread of the program, in no call of ours: what we free is ours, and may be under locks
+ * that come behind this one. Signal handlers are put off, as they may call verbs.
+ */
+static void memory_gone(const char *call, const void *address, uint64_t bytes, uint64_t before)
+{
+	struct check_record gone = { .what = CHECK_GONE, .call = call, .address = (uintptr_t)address,
+				     .bytes = bytes, .sequence = before };
+	int saved = errno;
+
+	if (!check_is_on() || is_inside || call_thread.depth || thread_is_worker() || !bytes ||
+	    gone.address >= atomic_load(&regions_to) ||
+	    gone.address + bytes <= atomic_load(&regions_from))
+		return;
+	call_enter(1);
+	gone.thread = (uint64_t)thread_id();
+	lock_acquire(&check_lock);
+	is_inside = true;
+	check_model_take(&checked, &gone);
+	is_inside = false;
+	lock_release(&check_lock);
+	call_leave(1);
+	errno = saved;
+}
+
+/* The library of `verbatim run` tells what is freed, moved and unmapped, if it is there. */
 static void watch_memory(void)
 {
+	static const struct check_watcher watcher = { .now = memory_now, .gone = memory_gone };
 	check_watch *watch = (check_watch *)dlsym(RTLD_DEFAULT, CHECK_WATCH_HOOK);
 
 	if (watch)
-		watch(check_memory_gone);
+		watch(&watcher);
 }
 
 int check_start(void)
@@ -129,11 +165,13 @@ void check_take(struct check_record *record)
 	is_inside = true;
 	if (record->what == CHECK_MADE)
 		note_region(record);
-	if (!record->stack && (record->what == CHECK_MADE || record->what == CHECK_ARM))
+	if (!record->stack && record->what == CHECK_MADE)
 		record->stack = check_stack_take();
 	if (record->what == CHECK_ENDED && record->error)
 		record->stack = check_stack_take();
-	if (record->what == CHECK_MADE || record->what == CHECK_ENDED)
+	if (record->kind == CHECK_ID || record->kind == CHECK_CM_CHANNEL)
+		record->of_manager = call_thread.depth > 1;	/* librdmacm's own call */
+	else if (record->what == CHECK_MADE || record->what == CHECK_ENDED)
 		record->of_manager = check_stack_is_of_manager(record->stack);
 	check_model_take(&checked, record);
 	is_inside = false;
@@ -148,6 +186,8 @@ int check_ask(struct check_record *record)
 	record->thread = (uint64_t)thread_id();
 	lock_acquire(&check_lock);
 	is_inside = true;
+	if (record->what == CHECK_ARM)
+		record->stack = check_stack_take();
 	if (checked.profile && record->what == CHECK_ASK)
 		record->of_manager = check_stack_is_of_manager(check_stack_take());
 	check_model_take(&checked, record);
@@ -178,6 +218,8 @@ int check_take_at(struct check_record *record, const void *site, const void *fra
 	lock_acquire(&check_lock);
 	is_inside = true;
 	record->stack = check_stack_take_at(site, frame);
+	record->sequence = atomic_load(&posts) + 1;
+	atomic_store(&posts, record->sequence);
 	check_model_take(&checked, record);
 	err = checked.refusal;
 	is_inside = false;
@@ -186,34 +228,17 @@ int check_take_at(struct check_record *record, const void *site, const void *fra
 	return err;
 }
 
-/*
- * By a thread of the program, in no call of ours: what we free is ours, and may be under locks that come behind
- * this one. Signal handlers are put off, as they may call verbs.
- */
-void check_memory_gone(const char *call, const void *address, uint64_t bytes)
-{
-	struct check_record gone = { .what = CHECK_GONE, .call = call, .bytes = bytes,
-				     .address = (uintptr_t)address };
-	int saved = errno;
-
-	if (!check_is_on() || is_inside || call_thread.depth || thread_is_worker() ||
-	    gone.address >= atomic_load(&regions_to) || gone.address + bytes <= atomic_load(&regions_from))
-		return;
-	call_enter(1);
-	gone.thread = (uint64_t)thread_id();
-	lock_acquire(&check_lock);
-	is_inside = true;
-	check_model_take(&checked, &gone);
-	is_inside = false;
-	lock_release(&check_lock);
-	call_leave(1);
-	errno = saved;
-}
-
 void check_set_device(const struct check_device *device)
 {
 	lock_acquire(&check_lock);
 	checked.device = device;
+	lock_release(&check_lock);
+}
+
+void check_set_manager(check_manager *manager)
+{
+	lock_acquire(&check_lock);
+	checked.manager = manager;
 	lock_release(&check_lock);
 }
 

@@ -86,12 +86,16 @@ struct check_device {
 	const char *(*unread_event)(const struct check_object *object);
 };
 
+/* What only librdmacm knows: the same of an id, or of an event channel. */
+typedef const char *check_manager(const struct check_object *object);
+
 struct check_model {
 	struct check_object *table[CHECK_TABLE], *qps[CHECK_TABLE], *regions[CHECK_TABLE];
 	void (*look)(struct check_model *model, const struct check_record *record); /* the rules */
 	void (*report)(struct check_model *model, const struct check_finding *finding);
 	uint32_t made[CHECK_KIND_COUNT];	/* so far: numbers of those that have none */
 	const struct check_device *device;	/* NULL: nobody knows */
+	check_manager *manager;			/* the same */
 	bool at_end;
 	/* The adapter that the program is meant for; NULL: any. */
 	const struct check_profile *profile;

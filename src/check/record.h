@@ -62,7 +62,7 @@ enum check_what {
 	CHECK_CM_CALL,		/* object: id; call was made: error; bytes of private data */
 	CHECK_CM_EVENT,		/* object: id; it has got an event: state: that */
 	CHECK_CM_ACK,		/* object: id */
-	CHECK_GONE,		/* address, bytes: memory that is freed or unmapped */
+	CHECK_GONE,		/* address, bytes: memory that is freed, moved or unmapped */
 	CHECK_READ,		/* object: cq; wr_id, status: call reads a field of that */
 	CHECK_END,		/* of the process; error: its exit status */
 	CHECK_WHATS
@@ -98,8 +98,8 @@ struct check_record {
 	/* Of a qp that shall be modified: what is set; of an ah: the path. 0: not set. */
 	uint32_t rd_atomic, dest_rd_atomic, mtu;
 	bool has_path, is_global, has_dgid, has_sgid;	/* sgid: our port has one there */
-	uint32_t port, sgid_index, dlid;
-	bool has_port, needs_grh;	/* port is set; our port is of Ethernet */
+	uint32_t port, sgid_index, dlid, ports;	/* ports: that the device has */
+	bool has_port, needs_grh;		/* port is set; our port takes no path without a GRH */
 	/* Of CHECK_LOOK: limits of our device by enum check_fact; of GIDs: NULL. */
 	const uint64_t *limits;
 	/* Of an mr that shall be made: bytes that may be locked; UINT64_MAX: any. */
@@ -115,6 +115,8 @@ struct check_record {
 	bool reads;		/* its SGEs are written to: a receive, READ or atomic */
 	const struct check_sge *sge;
 	uint32_t sges;
+	/* Of a post: its place among all. Of memory that is gone: the last that is meant. */
+	uint64_t sequence;
 	/* Of an arming. */
 	bool solicited;
 	/* Of a wait: the descriptor of the channel is non-blocking; an event is there already. */

@@ -79,3 +79,30 @@ void rule_cm_unacknowledged(struct check_model *model, const struct check_record
 		     "%s: of %u events %u were acknowledged: %s waits for the others, for ever",
 		     check_name(id, name), id->got, id->acknowledged, ending->call);
 }
+
+static void cm_look_for_unread(struct check_model *model, const struct check_object *object)
+{
+	const char *event = object->told ? NULL : model->manager(object);
+	char name[64];
+
+	if (event)
+		check_report(model, RULE_CM_005, object, NULL, object->made, "made here",
+			     "%s: %s was never read", check_name(object, name), event);
+}
+
+/* Of an id that is destroyed nobody can read it any more; a channel has what is left of ids. */
+void rule_cm_unread(struct check_model *model, const struct check_record *end)
+{
+	const struct check_object *object = check_find(model, end->object);
+
+	if (!model->manager || (end->what == CHECK_END && end->error))
+		return;
+	if (end->what == CHECK_ENDING && object &&
+	    (object->kind == CHECK_ID || object->kind == CHECK_CM_CHANNEL))
+		cm_look_for_unread(model, object);
+	if (end->what == CHECK_ENDING)
+		return;
+	for (object = check_next(model, NULL); object; object = check_next(model, object))
+		if (object->kind == CHECK_CM_CHANNEL)
+			cm_look_for_unread(model, object);
+}

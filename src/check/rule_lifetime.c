@@ -112,14 +112,17 @@ void rule_qp_in_use(struct check_model *model, const struct check_record *ending
 }
 
 static const struct check_work *work_in(const struct check_queue *queue, bool signaled,
-					uint64_t address, uint64_t bytes)
+					const struct check_record *gone)
 {
 	for (uint32_t i = 0; i < queue->count; i++) {
 		const struct check_work *work = check_queue_at(queue, i);
 
-		for (uint32_t j = 0; j < work->sges && (work->signaled || !signaled); j++)
-			if (!work->inlined && work->sge[j].address < address + bytes &&
-			    address < work->sge[j].address + work->sge[j].bytes)
+		if (work->inlined || (signaled && !work->signaled) ||
+		    work->sequence > gone->sequence)
+			continue;
+		for (uint32_t j = 0; j < work->sges; j++)
+			if (work->sge[j].address < gone->address + gone->bytes &&
+			    gone->address < work->sge[j].address + work->sge[j].bytes)
 				return work;
 	}
 	return NULL;
@@ -136,10 +139,9 @@ void rule_memory_gone(struct check_model *model, const struct check_record *gone
 		if (!qp_is_at_work(qp))
 			continue;
 		srq = qp->srq ? check_find(model, qp->srq) : NULL;
-		work = work_in(&qp->sends, true, gone->address, gone->bytes);
+		work = work_in(&qp->sends, true, gone);
 		if (!work)
-			work = work_in(srq ? &srq->receives : &qp->receives, false, gone->address,
-				       gone->bytes);
+			work = work_in(srq ? &srq->receives : &qp->receives, false, gone);
 		if (!work)
 			continue;
 		check_report(model, RULE_LIFETIME_004, qp, work, 0, "posted here",

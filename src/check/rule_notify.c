@@ -7,6 +7,14 @@
  */
 #include "check/finding.h"
 
+static const char *at_arming(const struct check_model *model)
+{
+	bool silent = check_profile_knows(model->profile, CHECK_FACT_ARM_RAISES) &&
+		      !model->profile->fact[CHECK_FACT_ARM_RAISES].value;
+
+	return silent ? ", nor does this adapter raise one when the CQ is armed" : "";
+}
+
 void rule_armed_unpolled(struct check_model *model, const struct check_record *wait)
 {
 	char name[64];
@@ -21,8 +29,8 @@ void rule_armed_unpolled(struct check_model *model, const struct check_record *w
 		check_report(model, RULE_NOTIFY_001, cq, NULL, cq->arm_stack, "armed here",
 			     "%s was polled until it was empty, then armed, and not polled again "
 			     "before %s: a completion that comes between poll and arming raises no "
-			     "event",
-			     check_name(cq, name), wait->call);
+			     "event%s",
+			     check_name(cq, name), wait->call, at_arming(model));
 	}
 }
 
@@ -62,8 +70,8 @@ void rule_drain_ended_early(struct check_model *model, const struct check_record
 			continue;
 		check_report(model, RULE_NOTIFY_003, cq, NULL, cq->arm_stack, "armed here",
 			     "%s: of the completions that stood in it when it was armed %u were "
-			     "not polled before %s: no event is raised for them",
-			     check_name(cq, name), cq->standing, wait->call);
+			     "not polled before %s: no event is raised for them%s",
+			     check_name(cq, name), cq->standing, wait->call, at_arming(model));
 	}
 }
 

@@ -30,8 +30,14 @@ static bool same_place(const struct check_object *one, const struct check_object
 	return one->kind == other->kind && one->made == other->made;
 }
 
+static bool is_of_manager(const struct check_object *object)
+{
+	return object->kind == CHECK_ID || object->kind == CHECK_CM_CHANNEL;
+}
+
 /* One finding for all that were made at a place. After a failure a program may end as it likes. */
-void rule_leaks(struct check_model *model, const struct check_record *end)
+static void tell_leaks(struct check_model *model, const struct check_record *end,
+		       enum check_rule rule)
 {
 	if (end->error)
 		return;
@@ -40,7 +46,7 @@ void rule_leaks(struct check_model *model, const struct check_record *end)
 		unsigned others = 0;
 		char name[64];
 
-		if (object->told)
+		if (object->told || is_of_manager(object) != (rule == RULE_CM_004))
 			continue;
 		for (struct check_object *other = check_next(model, object); other;
 		     other = check_next(model, other)) {
@@ -52,13 +58,23 @@ void rule_leaks(struct check_model *model, const struct check_record *end)
 		check_name(object, name);
 		if (others)
 			check_report(
-				model, RULE_OBJECTS_001, object, NULL, object->made, "made here",
+				model, rule, object, NULL, object->made, "made here",
 				"%s and %u others that were made at the same place were never %s",
 				name, others, ended_by(object->kind));
 		else
-			check_report(model, RULE_OBJECTS_001, object, NULL, object->made,
+			check_report(model, rule, object, NULL, object->made,
 				     "made here", "%s was never %s", name, ended_by(object->kind));
 	}
+}
+
+void rule_leaks(struct check_model *model, const struct check_record *end)
+{
+	tell_leaks(model, end, RULE_OBJECTS_001);
+}
+
+void rule_cm_leaks(struct check_model *model, const struct check_record *end)
+{
+	tell_leaks(model, end, RULE_CM_004);
 }
 
 /* Who still uses @of: the first that is found. */

@@ -37,6 +37,7 @@ bool check_queue_add(struct check_queue *queue, const struct check_record *post)
 	work = check_queue_at(queue, queue->count++);
 	work->wr_id = post->wr_id;
 	work->ah = post->ah;
+	work->sequence = post->sequence;
 	work->stack = post->stack;
 	work->opcode = post->opcode;
 	work->signaled = post->signaled;

@@ -11,7 +11,7 @@
 #define CHECK_WORK_SGES 4u /* that are kept, of each request */
 
 struct check_work {
-	uint64_t wr_id, ah;
+	uint64_t wr_id, ah, sequence;
 	uint32_t stack, sges, opcode;
 	bool signaled, inlined;
 	struct check_sge sge[CHECK_WORK_SGES];

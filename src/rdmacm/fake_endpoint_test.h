@@ -116,6 +116,18 @@ int cm_channel_take(struct cm_channel *channel, struct endpoint_event *event)
 	return 0;
 }
 
+bool cm_channel_has_failure(const struct cm_channel *channel, enum rdma_cm_event_type *kind)
+{
+	*kind = RDMA_CM_EVENT_REJECTED;
+	return false;
+}
+
+bool endpoint_has_failure(const struct endpoint *endpoint, enum rdma_cm_event_type *kind)
+{
+	*kind = RDMA_CM_EVENT_REJECTED;
+	return false;
+}
+
 /* A test that would sleep for ever fails instead. */
 int cm_channel_wait(struct cm_channel *channel)
 {

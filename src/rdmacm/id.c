@@ -104,11 +104,11 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 		check_take(&(struct check_record){ .what = CHECK_ENDING, .kind = CHECK_ID,
 						   .call = "rdma_destroy_id",
 						   .object = (uintptr_t)id });
-	id_free(to_id(id));
-	if (check_is_on())
+	if (check_is_on())	/* before the memory may be another id's */
 		check_take(&(struct check_record){ .what = CHECK_ENDED, .kind = CHECK_ID,
 						   .call = "rdma_destroy_id",
 						   .object = (uintptr_t)id });
+	id_free(to_id(id));
 	return traced_end(&traced, "rdma_destroy_id", 0);
 }
 

@@ -61,7 +61,8 @@ void verbs_check_poison(struct ibv_wc *wc);
 /* A field of the completion at hand is read. */
 void verbs_check_read(const char *call, const struct ibv_cq_ex *cq);
 void verbs_check_completion(const struct cq *cq, const struct ibv_wc *wc);
-int verbs_check_arm(const struct cq *cq, bool solicited);
+/* The same; with --strict its event is raised as the adapter does. */
+int verbs_check_arm(struct cq *cq, bool solicited);
 void verbs_check_wait(const struct ibv_comp_channel *channel);
 /* The device, as the rules may ask it. */
 extern const struct check_device verbs_check_device;

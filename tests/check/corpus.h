@@ -23,6 +23,7 @@ void window_left(void);
 void thread_domain_first(void);
 void more_inline(void);
 void more_reads(void);
+void read_into_two(void);
 void long_message(void);
 void datagrams_of_iwarp(void);
 void path_without_lid(void);
@@ -31,7 +32,12 @@ void memory_unlocked(void);
 void private_data_too_long(void);
 void connect_without_route(void);
 void cm_event_kept(void);
+void cm_id_left(void);
+void cm_rejection_unread(void);
 void memory_freed(void);
 void memory_unmapped(void);
+void memory_reallocated(void);
+void memory_remapped(void);
+void memory_mapped_over(void);
 
 #endif

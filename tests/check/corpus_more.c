@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* More wrong programs and their twins (corpus.c): of paths, events, threads, and adapters. */
+#define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <errno.h>
 #include <linux/capability.h>
+#include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <stdatomic.h>
@@ -292,7 +295,8 @@ static void client_connect(struct client *client, bool resolves, uint8_t bytes)
 		must(!rdma_ack_cm_event(expect(client, RDMA_CM_EVENT_ROUTE_RESOLVED)),
 		     "rdma_ack_cm_event");
 	}
-	rdma_connect(client->id, &parameters);	/* refused or, as nobody listens, rejected */
+	if (!rdma_connect(client->id, &parameters))	/* nobody listens */
+		must(!rdma_ack_cm_event(expect(client, RDMA_CM_EVENT_REJECTED)), "rdma_ack_cm_event");
 	must(!rdma_destroy_id(client->id), "rdma_destroy_id");
 	rdma_destroy_event_channel(client->channel);
 }
@@ -326,9 +330,43 @@ void cm_event_kept(void)
 	rdma_destroy_event_channel(client.channel);
 }
 
+static void client_end(struct client *client)
+{
+	must(!rdma_destroy_id(client->id), "rdma_destroy_id");
+	rdma_destroy_event_channel(client->channel);
+}
+
+void cm_id_left(void)
+{
+	struct client client;
+
+	must(!rdma_ack_cm_event(client_open(&client)), "rdma_ack_cm_event");
+	if (!wrong)
+		client_end(&client);
+}
+
+/* Nobody listens: the answer is a rejection. */
+void cm_rejection_unread(void)
+{
+	struct client client;
+	struct pollfd answer = { .events = POLLIN };
+	struct rdma_conn_param parameters = { .qp_num = 4711 };
+
+	must(!rdma_ack_cm_event(client_open(&client)), "rdma_ack_cm_event");
+	must(!rdma_resolve_route(client.id, 1000), "rdma_resolve_route");
+	must(!rdma_ack_cm_event(expect(&client, RDMA_CM_EVENT_ROUTE_RESOLVED)), "rdma_ack_cm_event");
+	must(!rdma_connect(client.id, &parameters), "rdma_connect");
+	answer.fd = client.channel->fd;
+	must(poll(&answer, 1, 5000) == 1, "an answer");
+	if (!wrong)
+		must(!rdma_ack_cm_event(expect(&client, RDMA_CM_EVENT_REJECTED)), "rdma_ack_cm_event");
+	client_end(&client);
+}
+
 /* ---- memory that goes ---- */
 
-static void receive_into(struct pair *pair, void *memory, void (*drop)(void *memory))
+/* @keep leaves alone what was posted, the first 64 bytes of @memory; @drop does not. */
+static void receive_into(struct pair *pair, void *memory, void (*keep)(void *memory), void (*drop)(void *memory))
 {
 	struct ibv_mr *mr = ibv_reg_mr(pair->pd, memory, 8192, IBV_ACCESS_LOCAL_WRITE);
 	struct ibv_sge sge = { (uintptr_t)memory, 64, mr ? mr->lkey : 0 };
@@ -336,6 +374,8 @@ static void receive_into(struct pair *pair, void *memory, void (*drop)(void *mem
 
 	must(mr != NULL, "ibv_reg_mr");
 	must(!ibv_post_recv(pair->receiver, &wr, &bad), "ibv_post_recv");
+	if (keep)
+		keep(memory);
 	if (wrong)
 		drop(memory);
 	must(!ibv_destroy_qp(pair->receiver), "ibv_destroy_qp");
@@ -386,7 +426,34 @@ void memory_freed(void)
 	must(memory && !pthread_atfork(free_before_fork, NULL, NULL), "pthread_atfork");
 	pair = pair_open((struct pair_options){ 0 });
 	fork_between_regions(pair);
-	receive_into(pair, memory, free);
+	receive_into(pair, memory, NULL, free);
+}
+
+static void shrink(void *memory)
+{
+	must(realloc(memory, 4096) == memory, "realloc where it is");
+}
+
+static void grow(void *memory)
+{
+	void *moved = realloc(memory, 64 << 20);
+
+	must(moved != NULL, "realloc");
+	free(moved);
+}
+
+void memory_reallocated(void)
+{
+	struct pair *pair = pair_open((struct pair_options){ 0 });
+	void *memory = malloc(8192);
+
+	must(memory != NULL, "malloc");
+	receive_into(pair, memory, shrink, grow);
+}
+
+static void unmap_in_vain(void *memory)
+{
+	must(munmap((char *)memory + 1, 8192) && errno == EINVAL, "munmap of no page");
 }
 
 static void unmap(void *memory)
@@ -394,13 +461,50 @@ static void unmap(void *memory)
 	must(!munmap(memory, 8192), "munmap");
 }
 
-void memory_unmapped(void)
+static void *map_some(void)
 {
-	struct pair *pair = pair_open((struct pair_options){ 0 });
 	void *memory = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	must(memory != MAP_FAILED, "mmap");
-	receive_into(pair, memory, unmap);
+	return memory;
+}
+
+void memory_unmapped(void)
+{
+	receive_into(pair_open((struct pair_options){ 0 }), map_some(), unmap_in_vain, unmap);
+}
+
+static void shrink_mapping(void *memory)
+{
+	must(mremap(memory, 8192, 4096, 0) == memory, "mremap where it is");
+}
+
+static void move_mapping(void *memory)
+{
+	void *to = map_some();
+
+	must(mremap(memory, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to, "mremap");
+	unmap(to);
+}
+
+void memory_remapped(void)
+{
+	receive_into(pair_open((struct pair_options){ 0 }), map_some(), shrink_mapping, move_mapping);
+}
+
+static void map_over(void *memory)
+{
+	must(mmap(memory, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == memory, "mmap");
+}
+
+static void map_behind(void *memory)
+{
+	map_over((char *)memory + 4096);
+}
+
+void memory_mapped_over(void)
+{
+	receive_into(pair_open((struct pair_options){ 0 }), map_some(), map_behind, map_over);
 }
 
 /* ---- adapters: each fits Verbatim's own ---- */
@@ -413,6 +517,24 @@ void more_inline(void)
 void more_reads(void)
 {
 	pair_close(pair_open((struct pair_options){ .rd_atomic = wrong ? 32 : 16, .looks = true }));
+}
+
+void read_into_two(void)
+{
+	struct pair *pair = pair_open((struct pair_options){ .looks = true });
+	struct ibv_mr *target = ibv_reg_mr(pair->pd, pair->buffer, BYTES, IBV_ACCESS_REMOTE_READ);
+	struct ibv_sge sge[2] = { { (uintptr_t)pair->buffer + 64, 8, pair->mr->lkey },
+				  { (uintptr_t)pair->buffer + 72, 8, pair->mr->lkey } };
+	struct ibv_send_wr wr = { .sg_list = sge, .num_sge = wrong ? 2 : 1, .opcode = IBV_WR_RDMA_READ },
+			   *bad;
+
+	must(target != NULL, "ibv_reg_mr");
+	wr.wr.rdma.remote_addr = (uintptr_t)pair->buffer;
+	wr.wr.rdma.rkey = target->rkey;
+	must(!ibv_post_send(pair->sender, &wr, &bad), "ibv_post_send");
+	take(pair->send_cq, 1);
+	must(!ibv_dereg_mr(target), "ibv_dereg_mr");
+	pair_close(pair);
 }
 
 void long_message(void)

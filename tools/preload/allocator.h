@@ -26,11 +26,11 @@
 extern const struct allocator_calls *_Atomic allocator_calls;
 
 /* Told of memory that goes, when a check asks for it (check/watch.h); else NULL. */
-extern check_gone *_Atomic memory_gone;
+extern const struct check_watcher *_Atomic memory_watch;
 
-static inline check_gone *memory_watcher(void)
+static inline const struct check_watcher *memory_watcher(void)
 {
-	return atomic_load_explicit(&memory_gone, memory_order_acquire);
+	return atomic_load_explicit(&memory_watch, memory_order_acquire);
 }
 
 /* The calls of the core, once blocks are served; else NULL. */

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <gnu/libc-version.h>
 #include <link.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,14 +20,19 @@
 enum allocator_answer verbatim_preload_serve(const struct allocator_calls *calls,
 					     const char **reason);
 /* Exported to the check alone: CHECK_WATCH_HOOK. */
-void verbatim_preload_watch(check_gone *gone);
+void verbatim_preload_watcher(const struct check_watcher *watcher);
 
 const struct allocator_calls *_Atomic allocator_calls;
-check_gone *_Atomic memory_gone;
+const struct check_watcher *_Atomic memory_watch;
 
-void verbatim_preload_watch(check_gone *gone)
+/* What free() calls is looked up before: dlsym() frees the words of its last error, and would do so twice. */
+void verbatim_preload_watcher(const struct check_watcher *watcher)
 {
-	atomic_store_explicit(&memory_gone, gone, memory_order_release);
+	void *some = malloc(1);
+
+	if (malloc_usable_size(some))
+		atomic_store_explicit(&memory_watch, watcher, memory_order_release);
+	free(some);
 }
 
 /*

@@ -13,11 +13,11 @@
 void free(void *memory)
 {
 	const struct allocator_calls *calls = allocator_for(memory);
-	check_gone *gone = memory_watcher();
+	const struct check_watcher *watcher = memory_watcher();
 	void (*next)(void *memory);
 
-	if (gone && memory)
-		gone("free", memory, malloc_usable_size(memory));
+	if (watcher && memory)
+		watcher->gone("free", memory, malloc_usable_size(memory), CHECK_ALL_POSTS);
 	if (calls && memory && calls->free(memory))
 		return;
 	next = NEXT(free);
@@ -56,7 +56,7 @@ static void *resize_block(const struct allocator_calls *calls, void *memory, siz
 	return moved;
 }
 
-void *realloc(void *memory, size_t size)
+static void *resize(void *memory, size_t size)
 {
 	const struct allocator_calls *calls = allocator_for(memory);
 	size_t old = calls && memory ? calls->size(memory) : 0;
@@ -69,6 +69,28 @@ void *realloc(void *memory, size_t size)
 		return next(memory, size);
 	errno = ENOMEM;
 	return NULL;
+}
+
+/* What was @bytes at @memory is at @moved now, or nowhere. */
+static void tell_resized(const struct check_watcher *watcher, const void *memory, size_t bytes,
+			 void *moved, uint64_t before)
+{
+	size_t left = moved == memory ? malloc_usable_size(moved) : 0;
+
+	if (left < bytes)
+		watcher->gone("realloc", (const uint8_t *)memory + left, bytes - left, before);
+}
+
+void *realloc(void *memory, size_t size)
+{
+	const struct check_watcher *watcher = memory ? memory_watcher() : NULL;
+	size_t bytes = watcher ? malloc_usable_size(memory) : 0;
+	uint64_t before = watcher ? watcher->now() : 0;
+	void *moved = resize(memory, size);
+
+	if (watcher && (moved || !size))
+		tell_resized(watcher, memory, bytes, moved, before);
+	return moved;
 }
 
 void *reallocarray(void *memory, size_t count, size_t size)

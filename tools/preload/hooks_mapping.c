@@ -81,7 +81,7 @@ static void *serve_huge(size_t length, int protection, int flags)
 	return memory;
 }
 
-void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
+static void *map(void *address, size_t length, int protection, int flags, int fd, off_t offset)
 {
 	const struct allocator_calls *calls = allocator();
 	void *served = calls ? serve_huge(length, protection, flags) : NULL;
@@ -93,6 +93,23 @@ void *mmap(void *address, size_t length, int protection, int flags, int fd, off_
 	return next_mmap(address, length, protection, flags, fd, offset);
 }
 
+static size_t whole_pages(size_t bytes)
+{
+	return (bytes + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
+}
+
+void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
+{
+	bool replaces = (flags & MAP_FIXED) && (flags & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE;
+	const struct check_watcher *watcher = replaces ? memory_watcher() : NULL;
+	uint64_t before = watcher ? watcher->now() : 0;
+	void *mapped = map(address, length, protection, flags, fd, offset);
+
+	if (watcher && mapped != MAP_FAILED)
+		watcher->gone("mmap", mapped, whole_pages(length), before);
+	return mapped;
+}
+
 void *mmap64(void *address, size_t length, int protection, int flags, int fd, off64_t offset)
 {
 	return mmap(address, length, protection, flags, fd, offset);
@@ -101,11 +118,13 @@ void *mmap64(void *address, size_t length, int protection, int flags, int fd, of
 int munmap(void *address, size_t length)
 {
 	const struct allocator_calls *calls = allocator_for(address);
-	check_gone *gone = memory_watcher();
+	const struct check_watcher *watcher = memory_watcher();
+	uint64_t before = watcher ? watcher->now() : 0;
+	int rc = calls && calls->unmap(address, length) ? 0 : next_munmap(address, length);
 
-	if (gone)
-		gone("munmap", address, length);
-	return calls && calls->unmap(address, length) ? 0 : next_munmap(address, length);
+	if (watcher && !rc)
+		watcher->gone("munmap", address, whole_pages(length), before);
+	return rc;
 }
 
 int madvise(void *address, size_t length, int advice)
@@ -130,18 +149,13 @@ static void *move_block(const struct allocator_calls *calls, void *old, size_t o
 
 	if (moved)
 		return moved;
-	moved = mmap(wanted, length, PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | (fixed ? MAP_FIXED : 0), -1, 0);
+	moved = map(wanted, length, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | (fixed ? MAP_FIXED : 0), -1, 0);
 	if (moved == MAP_FAILED)
 		return MAP_FAILED;
 	memcpy(moved, old, old_length < length ? old_length : length);
 	calls->unmap(old, old_length);
 	return moved;
-}
-
-static size_t whole_pages(size_t bytes)
-{
-	return (bytes + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
 }
 
 /* mremap() of a block or a part of one, as of private memory that cannot grow where it is. */
@@ -172,10 +186,35 @@ static bool is_of_block(const struct allocator_calls *calls, void *old, size_t l
 	return (length && calls->size(old) == length) || calls->replaced(old, length ? length : 1);
 }
 
-void *mremap(void *old, size_t old_length, size_t length, int flags, ...)
+static void *remap(void *old, size_t old_length, size_t length, int flags, void *wanted)
 {
 	const struct allocator_calls *calls = allocator_for(old);
-	void *wanted = NULL;
+
+	if (calls && is_of_block(calls, old, whole_pages(old_length)))
+		return remap_block(calls, old, whole_pages(old_length), whole_pages(length), flags,
+				   wanted);
+	if (calls && (flags & MREMAP_FIXED))
+		calls->replaced(wanted, length);
+	return next_mremap(old, old_length, length, flags, wanted);
+}
+
+/* What was at @old is at @moved now; what was there is gone. */
+static void tell_remapped(const struct check_watcher *watcher, const void *old, size_t old_length,
+			  const void *moved, size_t length, uint64_t before)
+{
+	if (moved != old) {
+		watcher->gone("mremap", old, old_length, before);
+		watcher->gone("mremap", moved, length, before);
+	} else if (length < old_length) {
+		watcher->gone("mremap", (const uint8_t *)old + length, old_length - length, before);
+	}
+}
+
+void *mremap(void *old, size_t old_length, size_t length, int flags, ...)
+{
+	const struct check_watcher *watcher = memory_watcher();
+	uint64_t before = watcher ? watcher->now() : 0;
+	void *wanted = NULL, *moved;
 
 	if (flags & MREMAP_FIXED) {
 		va_list arguments;
@@ -184,10 +223,9 @@ void *mremap(void *old, size_t old_length, size_t length, int flags, ...)
 		wanted = va_arg(arguments, void *);
 		va_end(arguments);
 	}
-	if (calls && is_of_block(calls, old, whole_pages(old_length)))
-		return remap_block(calls, old, whole_pages(old_length), whole_pages(length), flags,
-				   wanted);
-	if (calls && (flags & MREMAP_FIXED))
-		calls->replaced(wanted, length);
-	return next_mremap(old, old_length, length, flags, wanted);
+	moved = remap(old, old_length, length, flags, wanted);
+	if (watcher && moved != MAP_FAILED)
+		tell_remapped(watcher, old, whole_pages(old_length), moved, whole_pages(length),
+			      before);
+	return moved;
 }

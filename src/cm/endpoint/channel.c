@@ -408,6 +408,63 @@ void endpoint_mute(struct endpoint *endpoint)
 	agent_unlock();
 }
 
+static bool event_is_a_failure(const struct queued_event *event)
+{
+	switch (event->kind) {
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_REJECTED:
+	case RDMA_CM_EVENT_MULTICAST_ERROR:
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		return true;
+	default:
+		return false;
+	}
+}
+
+bool cm_channel_has_failure(const struct cm_channel *channel, enum rdma_cm_event_type *kind)
+{
+	struct list *node;
+	bool found = false;
+
+	if (!channel_is_ours(channel) || !lock_try(&agent.lock))
+		return false;
+	list_for_each(node, &channel->queue) {
+		const struct queued_event *event =
+			list_entry(node, struct queued_event, in_channel);
+
+		if (channel->closed || !event_is_a_failure(event))
+			continue;
+		*kind = event->kind;
+		found = true;
+		break;
+	}
+	lock_release(&agent.lock);
+	return found;
+}
+
+bool endpoint_has_failure(const struct endpoint *endpoint, enum rdma_cm_event_type *kind)
+{
+	struct list *node;
+	bool found = false;
+
+	if (!endpoint_is_ours(endpoint) || !lock_try(&agent.lock))
+		return false;
+	list_for_each(node, &endpoint->events) {
+		const struct queued_event *event = list_entry(node, struct queued_event, in_owner);
+
+		if (!event_is_a_failure(event))
+			continue;
+		*kind = event->kind;
+		found = true;
+		break;
+	}
+	lock_release(&agent.lock);
+	return found;
+}
+
 int endpoint_migrate(struct endpoint *endpoint, struct cm_channel *channel, uint32_t *taken)
 {
 	struct cm_channel *old;

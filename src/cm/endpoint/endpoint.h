@@ -71,6 +71,12 @@ struct endpoint_event {
 int cm_channel_take(struct cm_channel *channel, struct endpoint_event *event);
 /* Also while endpoint_destroy() of its endpoint waits for it. */
 void endpoint_event_ack(struct endpoint_event *event);
+/*
+ * Does an event of a failure wait, which nobody has taken? Of an @endpoint, or of any of the @channel.
+ * No, where the agent's lock is in use: locks of the caller's do not matter.
+ */
+bool cm_channel_has_failure(const struct cm_channel *channel, enum rdma_cm_event_type *kind);
+bool endpoint_has_failure(const struct endpoint *endpoint, enum rdma_cm_event_type *kind);
 
 /* ---- endpoints ---- */
 

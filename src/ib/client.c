@@ -136,9 +136,17 @@ static void ib_explain(int err, char why[PLACE_WHY_MAX])
 int ib_ask(int fd, enum ctl_kind kind, const void *body, size_t bytes, ib_take *take, void *context,
 	   uint64_t *value, char why[PLACE_WHY_MAX])
 {
-	struct ctl_head head = { .magic = CTL_MAGIC, .version = CTL_VERSION, .kind = (uint16_t)kind,
-				 .bytes = (uint32_t)bytes };
-	uint64_t until_ns = clock_now_ns() + IB_PATIENCE_MS * NS_PER_MS;
+	struct ctl_head head = { .kind = (uint16_t)kind, .bytes = (uint32_t)bytes };
+
+	return ib_ask_within(fd, IB_PATIENCE_MS, &head, body, take, context, value, why);
+}
+
+int ib_ask_within(int fd, unsigned patience_ms, const struct ctl_head *question, const void *body,
+		  ib_take *take, void *context, uint64_t *value, char why[PLACE_WHY_MAX])
+{
+	struct ctl_head head = { .magic = CTL_MAGIC, .version = CTL_VERSION, .kind = question->kind,
+				 .bytes = question->bytes, .value = question->value };
+	uint64_t until_ns = clock_now_ns() + patience_ms * NS_PER_MS;
 	char *text = malloc(CTL_TEXT_MAX + 1);
 	int err = text ? ib_send(fd, &head, body) : ENOMEM;
 

@@ -2,7 +2,8 @@
 /*
  * A program's side of the socket of a fabric (protocol.h): which fabric and node it is bound to, by
  * VERBATIM_FABRIC and VERBATIM_NODE, and what it asks. Every question has a connection of its own
- * and an answer within IB_PATIENCE_MS: a fabric that is stopped holds nobody up for longer.
+ * and an answer within IB_PATIENCE_MS: a fabric that is stopped holds nobody up for longer. Data
+ * has a connection for as long as a device is open (subnet/).
  */
 #ifndef VERBATIM_IB_CLIENT_H
 #define VERBATIM_IB_CLIENT_H
@@ -42,6 +43,9 @@ int ib_connect(const char *fabric, int *fd, char why[PLACE_WHY_MAX]);
 typedef void ib_take(void *context, const struct ctl_head *head, const char *body);
 int ib_ask(int fd, enum ctl_kind kind, const void *body, size_t bytes, ib_take *take, void *context,
 	   uint64_t *value, char why[PLACE_WHY_MAX]);
+/* The same with a value, and less patience. Of @question kind, bytes and value count. */
+int ib_ask_within(int fd, unsigned patience_ms, const struct ctl_head *question, const void *body,
+		  ib_take *take, void *context, uint64_t *value, char why[PLACE_WHY_MAX]);
 /* The same, over a connection of its own. */
 int ib_question(const struct ib_binding *binding, enum ctl_kind kind, const void *body,
 		size_t bytes, ib_take *take, void *context, uint64_t *value,

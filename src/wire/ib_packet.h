@@ -50,6 +50,19 @@ struct ib_packet {
 enum ib_parse ib_packet_parse(const uint8_t *data, size_t length, struct ib_packet *packet);
 
 /*
+ * The same without VCRC, as between processes of one host: @data is LRH to ICRC; nothing is said of CRCs.
+ */
+enum ib_parse ib_packet_parse_headers(const uint8_t *data, size_t length, struct ib_packet *packet);
+/*
+ * LRH, and GRH if there is one, for @bytes of transport with its ICRC; at most IB_HEADERS_MAX. Returns how many.
+ */
+#define IB_HEADERS_MAX	(IB_LRH_BYTES + IB_GRH_BYTES)
+size_t ib_packet_write_headers(const struct ib_route *route, size_t bytes, uint8_t *out);
+/* The ICRC of what lies in two pieces, written behind @bytes of transport, BTH to pad. */
+void ib_packet_seal(const uint8_t *headers, uint8_t *transport, size_t bytes);
+bool ib_packet_is_sealed(const uint8_t *data, size_t length);
+
+/*
  * Puts the headers before @bytes of transport (BTH to pad), and the CRCs behind; returns the length
  * of the whole.
  * @out has room for 54 bytes more than @bytes.

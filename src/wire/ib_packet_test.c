@@ -145,6 +145,35 @@ static void what_a_router_changes_is_not_in_the_icrc(void **unused)
 	assert_false(packet.icrc_good);
 }
 
+/* Headers in one place and the rest in another, as between processes of one host. */
+static void packets_in_two_pieces_are_sealed_as_whole_ones_are(void **unused)
+{
+	static const struct { const uint8_t *data; size_t bytes; } samples[] = {
+		{ hardware_0, sizeof(hardware_0) }, { hardware_1, sizeof(hardware_1) },
+		{ hardware_2, sizeof(hardware_2) },
+	};
+
+	for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
+		size_t bytes = samples[i].bytes - IB_VCRC_BYTES, headers;
+		uint8_t before[IB_HEADERS_MAX], behind[512], whole[512];
+		struct ib_packet packet;
+
+		assert_int_equal(ib_packet_parse_headers(samples[i].data, bytes, &packet), IB_PARSE_OK);
+		headers = ib_packet_write_headers(&packet.route, packet.transport_bytes, before);
+		assert_int_equal(headers, packet.transport - samples[i].data);
+		assert_memory_equal(before, samples[i].data, headers);
+		memcpy(behind, packet.transport, packet.transport_bytes - ICRC_BYTES);
+		ib_packet_seal(before, behind, packet.transport_bytes - ICRC_BYTES);
+		assert_memory_equal(behind, packet.transport, packet.transport_bytes);
+		assert_true(ib_packet_is_sealed(samples[i].data, bytes));
+		memcpy(whole, samples[i].data, bytes);
+		whole[bytes - 6] ^= 1;
+		assert_false(ib_packet_is_sealed(whole, bytes));
+		assert_int_equal(ib_packet_parse_headers(samples[i].data, bytes - 1, &packet), IB_PARSE_SHORT);
+		assert_int_equal(ib_packet_parse_headers(samples[i].data, bytes + 1, &packet), IB_PARSE_LENGTH);
+	}
+}
+
 static void a_mad_is_a_datagram_of_290_bytes(void **unused)
 {
 	const struct ib_route route = { .vl = 15, .dlid = 0xffff, .slid = 0xffff };
@@ -223,6 +252,7 @@ int main(void)
 		cmocka_unit_test(crcs_of_hardware_are_ours),
 		cmocka_unit_test(packets_of_hardware_are_written_as_they_were),
 		cmocka_unit_test(what_a_router_changes_is_not_in_the_icrc),
+		cmocka_unit_test(packets_in_two_pieces_are_sealed_as_whole_ones_are),
 		cmocka_unit_test(a_mad_is_a_datagram_of_290_bytes),
 		cmocka_unit_test(lengths_and_versions_that_do_not_fit_are_refused),
 		cmocka_unit_test(the_vcrc_is_that_of_a_shift_register),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What links and the host's slot sockets carry: one RoCEv2 packet (BTH to ICRC), or a run of
+ * What links and the host's slot sockets carry: one packet (BTH to ICRC), or of RoCEv2 a run of
  * packets of one size, with its addresses. IPv4 addresses are v4-mapped. Members of one folder are
  * named so.
  */
@@ -20,6 +20,22 @@
 /* Of no datagram: UDP, from the port of the peer's slot (engine/way.c). */
 #define BY_SOURCE_PORT	(UINT32_MAX - 2)
 
+/*
+ * Where a packet of a virtual InfiniBand fabric leaves a port of this process, or has come to it. Of RoCE
+ * all is zero.
+ */
+struct ib_way {
+	uint16_t port;			/* IB_WAY_PORT(HCA of the node, port); 0: RoCE */
+	uint16_t lid;			/* of the other end; send, multicast: of the group */
+	uint8_t path_bits;		/* of ours */
+	uint8_t sl, static_rate;
+	bool has_grh;
+};
+
+_Static_assert(sizeof(struct ib_way) == 8, "copied with each route");
+#define IB_WAY_PORT(hca, number)	((uint16_t)((hca) << 8 | (number)))
+
+/* Addresses are GIDs if there is a GRH; else see ip_addr_of_lid(). */
 struct datagram {
 	uint8_t source[16], destination[16];
 	uint32_t interface;		/* scope of link-local addresses, egress of multicast; 0: any */
@@ -34,7 +50,9 @@ struct datagram {
 	bool fault_exempt;			/* engine/, receive: faults on purpose were decided */
 	bool shared;			/* receive: data may still be written by the sender */
 	bool from_channel;		/* local/, receive: by @channel */
+	bool bad_icrc;			/* receive, of a fabric: its link has looked */
 	uint16_t channel;		/* local/: to or from which peer process */
+	struct ib_way ib;
 	uint32_t way;			/* engine/, receive: as struct qp has it */
 	unsigned segment_number;	/* host/: of the first segment, when forwarded one by one */
 	uint8_t *data;

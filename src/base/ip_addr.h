@@ -33,6 +33,25 @@ static inline bool ip_addr_is_zero(const uint8_t address[16])
 	return !memcmp(address, zero, sizeof(zero));
 }
 
+/*
+ * A LID in an address's place, of InfiniBand packets without a GRH: 100::LID, which is no GID, nor anybody's IP
+ * address (RFC 6666).
+ */
+static inline void ip_addr_of_lid(uint8_t address[16], uint16_t lid)
+{
+	memset(address, 0, 16);
+	address[0] = 1;
+	address[14] = (uint8_t)(lid >> 8);
+	address[15] = (uint8_t)lid;
+}
+
+static inline bool ip_addr_is_lid(const uint8_t address[16])
+{
+	static const uint8_t prefix[14] = { 1 };
+
+	return !memcmp(address, prefix, sizeof(prefix));
+}
+
 /* 127.0.0.0/8. */
 static inline bool ip_addr_is_loopback_ipv4(const uint8_t address[16])
 {

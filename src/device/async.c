@@ -48,7 +48,10 @@ static bool has_port(const struct hca_context *context, const struct port *port)
 	return context_port(context, port->number) == port;
 }
 
-/* QPs keep their index: the P_Key behind it changes, and with it who may send to them without packets. */
+/*
+ * QPs keep their index: the P_Key behind it changes, and with it who may send to them without packets. The table
+ * has changed before: a QP that is modified meanwhile reads it after this, or is found here.
+ */
 static void take_pkeys(struct hca *hca, struct hca_context *context, const struct port *port)
 	REQUIRES(hca->objects)
 {
@@ -59,7 +62,8 @@ static void take_pkeys(struct hca *hca, struct hca_context *context, const struc
 		uint16_t pkey;
 
 		lock_acquire(&qp->lock);
-		pkey = qp->attr.port_num == port->number ? port->pkey[qp->attr.pkey_index] : qp->pkey;
+		pkey = qp->attr.port_num == port->number ?
+			       context_pkey(context, port->number, qp->attr.pkey_index) : qp->pkey;
 		if (pkey != qp->pkey)
 			pairing_end(&qp->pairing);
 		qp->pkey = pkey;

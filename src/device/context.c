@@ -70,10 +70,10 @@ static int context_new(const char *device_name, struct hca_context **made)
 	err = hca_get(&context->hca);
 	if (err)
 		goto close_async;
-	err = net_get_port(&context->hca->net, device_name, &context->port);
+	err = net_get_ports(&context->hca->net, device_name, context->ports, &context->port_count);
 	if (err)
 		goto put_hca;
-	context->ports[context->port_count++] = context->port;
+	context->port = context->ports[0];
 	*made = context;
 	return 0;
 put_hca:
@@ -89,7 +89,8 @@ static void context_release(struct hca_context *context)
 {
 	struct hca *hca = context->hca;
 
-	net_put_port(&hca->net, context->port);
+	for (unsigned i = 0; i < context->port_count; i++)
+		net_put_port(&hca->net, context->ports[i]);
 	async_drop(context->async);
 	event_queue_put(context->async);
 	hca_put(hca);

@@ -12,6 +12,7 @@
 
 static struct port second;
 static unsigned resolved;
+static uint16_t pkey_to_come;	/* at index 1, while a route is looked for; 0: the same */
 
 static void own_query(const struct port *port, struct port_state *state)
 {
@@ -26,6 +27,12 @@ static int own_resolve(struct net *net, const struct port *port, const struct ib
 	static const uint8_t address[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
 
 	resolved++;
+	if (pkey_to_come) {
+		lock_acquire(&net->lock);
+		second.pkey[1] = pkey_to_come;
+		contexts_raise(net->owner, &second, IBV_EVENT_PKEY_CHANGE);
+		lock_release(&net->lock);
+	}
 	if (attr->dlid != LID || attr->is_global)
 		return ENETUNREACH;
 	*route = (struct route){ .link = ROUTE_ROCE_V2, .port = port->number, .loopback = true, .hop_limit = 1 };
@@ -56,11 +63,14 @@ static int ports_begin(void **state)
 	second.config = context->port->config;
 	second.interface_index = context->port->interface_index;
 	second.guid = context->port->guid + 1;
+	second.gids = GID_TABLE_SIZE;
+	second.references = 2;		/* it is ours */
+	second.gid_type = PORT_GID_IB;
 	own_pkeys(&second);
 	own_pkeys(context->port);
 	context->ports[1] = &second;
 	context->port_count = 2;
-	resolved = 0;
+	resolved = pkey_to_come = 0;
 	return 0;
 }
 
@@ -268,6 +278,22 @@ static void a_qp_keeps_its_index_when_the_table_changes(void **state)
 	assert_int_equal(other->pkey, 0xffff);
 }
 
+/* A modify asks for the route in its middle, without the QP's lock. */
+static void a_table_that_changes_during_a_modify_is_read_after_it(void **state)
+{
+	struct qp *qp = qp_make(IBV_QPT_RC), *peer = qp_make(IBV_QPT_RC);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer->number,
+				    .max_dest_rd_atomic = 4, .min_rnr_timer = 1, .ah_attr = by_lid(LID),
+				    .pkey_index = 1 };
+
+	assert_int_equal(init_at(qp, 2, 0), 0);
+	pkey_to_come = 0x8004;
+	assert_int_equal(hca_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+				       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER |
+				       IBV_QP_PKEY_INDEX), 0);
+	assert_int_equal(qp->pkey, 0x8004);
+}
+
 #define PORT_TEST(name) cmocka_unit_test_setup_teardown(name, ports_begin, device_end)
 
 int main(void)
@@ -280,6 +306,7 @@ int main(void)
 		PORT_TEST(packets_have_the_pkey_of_their_qp),
 		PORT_TEST(a_datagram_of_another_partition_is_dropped),
 		PORT_TEST(a_qp_keeps_its_index_when_the_table_changes),
+		PORT_TEST(a_table_that_changes_during_a_modify_is_read_after_it),
 	};
 
 	DEVICE_TESTS(tests);

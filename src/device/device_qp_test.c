@@ -266,7 +266,7 @@ static void a_way_is_there_until_reset(void **state)
 	for (i = 0; i < 2; i++) {
 		assert_non_null(pair[i]->path);
 		assert_true(pair[i]->route.loopback);
-		assert_in_range(pair[i]->route.source_port, 0xc000, 0xffff);
+		assert_in_range(pair[i]->route.roce.source_port, 0xc000, 0xffff);
 	}
 	assert_ptr_equal(pair[0]->path, pair[1]->path);		/* to the same process */
 	assert_int_equal(to_state(pair[0], IBV_QPS_RESET), 0);

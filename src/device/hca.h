@@ -38,18 +38,20 @@ struct hca_context;
 /* A device as in ibv_get_device_list() and sysfs; a snapshot. */
 struct hca_device {
 	char name[IBV_SYSFS_NAME_MAX];		/* vb_eth0 */
-	char interface[16];			/* eth0 */
+	char interface[16];			/* eth0; "": an HCA of a virtual InfiniBand fabric */
 	uint32_t interface_index;
 	uint64_t guid;				/* network order, as ibv_get_device_guid gives it */
 	int index;				/* position in the list, unique */
 };
 
 /*
- * Interfaces that are up and have an address, routable ones first, then lo, as the
- * configuration (VERBATIM_DEVICES ...) allows. *devices is malloc'ed. 0; EINVAL: the
+ * HCAs of the fabric that the process is at; then interfaces that are up and have an address, routable ones
+ * first, then lo, as the configuration (VERBATIM_DEVICES ...) allows. *devices is malloc'ed. 0; EINVAL: the
  * configuration is wrong (said on stderr); ENOMEM; errno of netlink.
  */
 int hca_device_list(struct hca_device **devices, int *count);
+/* What the fabric says of an attribute file of such an HCA, below /sys/class/: 0; ENOENT, ENODEV. */
+int hca_read_sysfs(const char *path, char *text, size_t size);
 
 /* ---- blocks.c ---- */
 
@@ -97,6 +99,8 @@ void hca_ack_async_event(struct ibv_async_event *event);
 const void *hca_async_object(const struct ibv_async_event *event);
 
 uint32_t hca_ports(const struct hca_context *context);
+/* Length of a port's GID table; 0: there is no such port. */
+uint32_t hca_gids(const struct hca_context *context, uint32_t port);
 int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *attr);
 /* @speed: active_speed_ex, which the structure of our headers may lack; may be NULL. */
 int hca_query_port(struct hca_context *context, uint32_t port, struct ibv_port_attr *attr, uint32_t *speed);
@@ -107,7 +111,7 @@ int hca_query_pkey(struct hca_context *context, uint32_t port, int index, __be16
 struct hca_gid {
 	union ibv_gid gid;
 	uint32_t index;
-	uint32_t type;				/* enum ibv_gid_type: IBV_GID_TYPE_ROCE_V2 */
+	uint32_t type;				/* enum ibv_gid_type */
 	uint32_t interface_index;
 };
 /* ENOENT / ENODATA: no entry at that index; EINVAL: no such port or index out of the table. */

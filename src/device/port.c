@@ -15,6 +15,13 @@ uint32_t hca_ports(const struct hca_context *context)
 	return context->port_count;
 }
 
+uint32_t hca_gids(const struct hca_context *context, uint32_t number)
+{
+	const struct port *port = context_port(context, number);
+
+	return port ? port->gids : 0;
+}
+
 const char *context_ports_text(const struct hca_context *context)
 {
 	return context->port_count == 1 ? "port 1 only" : "ports 1 and 2";
@@ -34,11 +41,7 @@ int context_resolve(const struct hca_context *context, const struct ibv_ah_attr 
 uint16_t context_pkey(const struct hca_context *context, uint32_t number, uint32_t index)
 {
 	const struct port *port = context_port(context, number);
-	uint16_t pkey = 0;
 
-	lock_acquire(&context->hca->net.lock);
-	if (port && index < port->pkeys)
-		pkey = port->pkey[index];
-	lock_release(&context->hca->net.lock);
-	return pkey;
+	return port && index < port->pkeys ?
+		       atomic_load_explicit(&port->pkey[index], memory_order_relaxed) : 0;
 }

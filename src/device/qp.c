@@ -246,6 +246,9 @@ static void init_fields(struct hca_context *context, struct qp *qp,
 				   (attr->create_flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB);
 	qp->ports = (uint8_t)context->port_count;
 	qp->pkeys = context->port->pkeys;
+	for (unsigned i = 1; i < context->port_count; i++)
+		if (context->ports[i]->pkeys > qp->pkeys)
+			qp->pkeys = context->ports[i]->pkeys;
 	if (!qp->ethernet)
 		qp->mtu = 128u << net_active_mtu(&context->hca->net, context->port, NULL);
 	qp_init_events(qp);

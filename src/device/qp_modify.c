@@ -28,17 +28,38 @@ static int check_mtu(const struct hca_context *context, const struct qp *qp,
 
 	if (attr->path_mtu <= active)
 		return 0;
-	explain_refused_of("ibv_modify_qp", EINVAL, OF(QP, qp->number),
+	if (port->ib_port)
+		explain_refused_of("ibv_modify_qp", EINVAL, OF(QP, qp->number),
+			"ibv_modify_qp: qp 0x%06x: path_mtu %u is larger than the active MTU %u of %s port %u, "
+			"which its link and the SM chose: use IBV_MTU_%u or less (ibv_query_port: active_mtu)",
+			qp->number, 128u << attr->path_mtu, 128u << active, port->name, port->number,
+			128u << active);
+	else
+		explain_refused_of("ibv_modify_qp", EINVAL, OF(QP, qp->number),
 			"ibv_modify_qp: qp 0x%06x: path_mtu %u is larger than the active MTU %u of %s "
 		"(interface MTU %u): use IBV_MTU_%u or less", qp->number, 128u << attr->path_mtu,
 		128u << active, port->name, interface_mtu, 128u << active);
 	return EINVAL;
 }
 
+/* The tables of a device's ports may be of different lengths; qp_modify_check() knows the longest. */
+static int qp_modify_check_pkey(const struct hca_context *context, const struct qp *qp, uint32_t number,
+				uint32_t index)
+{
+	const struct port *port = context_port(context, number);
+
+	if (!port || index < port->pkeys)
+		return 0;
+	explain_refused_of("ibv_modify_qp", EINVAL, OF(QP, qp->number),
+			   "ibv_modify_qp: qp 0x%06x: pkey_index %u: the table of port %u has %u entries",
+			   qp->number, index, number, port->pkeys);
+	return EINVAL;
+}
+
 struct resolved {
 	struct route route;
 	bool by_udp, by_port;		/* of struct qp */
-	uint16_t pkey;
+	uint32_t mtu;			/* bytes, of the port that a datagram's QP moves to; 0: as it is */
 	struct path *path;
 };
 
@@ -89,10 +110,13 @@ static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct 
 			     int mask, uint32_t peer, uint32_t port, struct resolved *resolved)
 {
 	struct path_key key = { .slot = qpn_slot(peer) };
+	bool on_host;
 	int err = 0;
 
 	if (mask & IBV_QP_PATH_MTU)
 		err = check_mtu(context, qp, attr, port);
+	if ((mask & IBV_QP_PORT) && qp_is(qp, QP_DATAGRAM) && context_port(context, port)->ib_port)
+		resolved->mtu = 128u << net_active_mtu(&context->hca->net, context_port(context, port), NULL);
 	if (mask & IBV_QP_RATE_LIMIT)
 		err = ethernet_check_rate(attr->rate_limit, "ibv_modify_qp");
 	if (err || !(mask & IBV_QP_AV))
@@ -100,8 +124,8 @@ static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct 
 	err = context_resolve(context, &attr->ah_attr, "ibv_modify_qp", &resolved->route);
 	if (err || qp_is(qp, QP_DATAGRAM))
 		return err;
-	if (resolved->route.loopback) {
-		resolved->route.from_slot = (uint16_t)qpn_slot(qp->number);
+	on_host = resolved->route.loopback;
+	if (on_host) {
 		err = engine_peer_has_port(&context->hca->engine, key.slot, "ibv_modify_qp", &resolved->by_port);
 		if (err)
 			return err;
@@ -112,7 +136,7 @@ static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct 
 		err = engine_open_sender(&context->hca->engine, &resolved->route, peer, "ibv_modify_qp");
 	if (err)
 		return err;
-	resolved->route.source_port = source_port(qp, peer);
+	route_set_udp(&resolved->route, on_host ? (uint16_t)qpn_slot(qp->number) : 0, source_port(qp, peer));
 	memcpy(key.destination, resolved->route.destination, sizeof(key.destination));
 	resolved->path = path_get(&context->hca->paths, &key);
 	return resolved->path ? 0 : ENOMEM;
@@ -126,17 +150,21 @@ static struct path *qp_modify_take_path(struct qp *qp, struct path *path) REQUIR
 	return old;
 }
 
-static void qp_modify_commit(struct hca *hca, struct qp *qp, struct ibv_qp_attr *attr, int mask,
-			     struct resolved *resolved, struct effects *effects) REQUIRES(qp->lock)
+static void qp_modify_commit(const struct hca_context *context, struct qp *qp, struct ibv_qp_attr *attr,
+			     int mask, struct resolved *resolved, struct effects *effects) REQUIRES(qp->lock)
 {
+	struct hca *hca = context->hca;
+	const struct port *port = context_port(context, mask & IBV_QP_PORT ? attr->port_num : qp->attr.port_num);
 	enum ibv_qp_state from = qp->state;
 
 	qp_modify_apply(qp, attr, mask);
 	/* The peer knows the access flags from the pairing. It was made in the old partition. */
 	if (mask & (IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX))
 		pairing_end(&qp->pairing);
-	if (mask & (IBV_QP_PKEY_INDEX | IBV_QP_PORT))
-		qp->pkey = resolved->pkey;
+	if (mask & (IBV_QP_PKEY_INDEX | IBV_QP_PORT)) {
+		qp->pkey = context_pkey(context, qp->attr.port_num, qp->attr.pkey_index);
+		qp->ib_port = port ? port->ib_port : 0;
+	}
 	if (mask & IBV_QP_AV)
 		qp_modify_av(hca, qp, from, resolved);
 	if (from == IBV_QPS_INIT || qp->state == IBV_QPS_RESET)
@@ -145,6 +173,8 @@ static void qp_modify_commit(struct hca *hca, struct qp *qp, struct ibv_qp_attr 
 		way_reconnected(&hca->engine, qp);
 	if (mask & IBV_QP_PATH_MTU)
 		qp->mtu = 128u << attr->path_mtu;
+	else if (resolved->mtu)
+		qp->mtu = resolved->mtu;
 	if (mask & IBV_QP_RATE_LIMIT)
 		transport_pace(qp, attr->rate_limit, 0);
 	/* In SQD the window of the old path may be held or waited for still: it is kept then. */
@@ -172,7 +202,7 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	struct resolved resolved = { .path = NULL };
 	struct transport_room room = { .resource = NULL };
 	struct effects effects;
-	uint32_t peer, port, pkey_index;
+	uint32_t peer, port;
 	int err;
 
 	if (context_is_dead(context, "ibv_modify_qp"))
@@ -181,14 +211,13 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
 	err = qp_modify_check(qp, attr, mask);
-	pkey_index = mask & IBV_QP_PKEY_INDEX ? attr->pkey_index : qp->attr.pkey_index;
 	peer = mask & IBV_QP_DEST_QPN ? attr->dest_qp_num : qp->attr.dest_qp_num;
 	port = mask & IBV_QP_PORT ? attr->port_num : qp->attr.port_num;
 	lock_release(&qp->lock);
 	if (!err && (mask & IBV_QP_MAX_DEST_RD_ATOMIC))
 		err = transport_reserve(&room, attr->max_dest_rd_atomic);
-	if (!err && (mask & (IBV_QP_PKEY_INDEX | IBV_QP_PORT)))
-		resolved.pkey = context_pkey(context, port, pkey_index);
+	if (!err)
+		err = qp_modify_check_pkey(context, qp, port, mask & IBV_QP_PKEY_INDEX ? attr->pkey_index : 0);
 	if (!err)
 		err = qp_modify_resolve(context, qp, attr, mask, peer, port, &resolved);
 	if (err) {
@@ -212,7 +241,7 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	if (!err && (mask & IBV_QP_MAX_DEST_RD_ATOMIC))
 		transport_install(qp, &room);
 	if (!err)
-		qp_modify_commit(hca, qp, attr, mask, &resolved, &effects);
+		qp_modify_commit(context, qp, attr, mask, &resolved, &effects);
 	lock_release(&qp->lock);
 	transport_unreserve(&room);
 	effects_apply(&effects);

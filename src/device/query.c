@@ -56,7 +56,8 @@ int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *att
 
 	memset(attr, 0, sizeof(*attr));
 	strcpy(orig->fw_ver, VERBATIM_FIRMWARE);
-	orig->node_guid = orig->sys_image_guid = context->port->guid;
+	orig->node_guid = context->port->node_guid;
+	orig->sys_image_guid = context->port->system_guid;
 	orig->max_mr_size = UINT64_MAX;
 	orig->page_size_cap = 0xfffff000;
 	orig->vendor_id = VERBATIM_VENDOR;
@@ -88,7 +89,8 @@ int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *att
 	orig->max_pkeys = context->port->pkeys;
 	orig->phys_port_cnt = (uint8_t)context->port_count;
 	attr->device_cap_flags_ex = orig->device_cap_flags | DEVICE_FLUSH_GLOBAL | DEVICE_ATOMIC_WRITE;
-	fill_ethernet(attr);
+	if (!context->port->ib_port)
+		fill_ethernet(attr);
 	fill_tag_matching(&attr->tm_caps);
 	fill_odp(&attr->odp_caps, &attr->xrc_odp_caps);
 	attr->completion_timestamp_mask = UINT64_MAX;
@@ -163,18 +165,31 @@ int hca_query_port(struct hca_context *context, uint32_t number, struct ibv_port
 	memset(attr, 0, sizeof(*attr));
 	attr->state = state.state;
 	attr->phys_state = state.physical;
-	attr->max_mtu = IBV_MTU_4096;
+	attr->max_mtu = state.mtu_max;
 	attr->active_mtu = state.mtu;
-	code = set_speed(attr, state.speed_mbps / 1000);
+	code = state.speed;
+	if (state.width) {
+		attr->active_width = state.width;
+		attr->active_speed = (uint8_t)(code > SPEED_NDR ? SPEED_NDR : code);
+	} else {
+		code = set_speed(attr, state.speed_mbps / 1000);
+	}
 	if (speed)
 		*speed = code;
-	attr->gid_tbl_len = GID_TABLE_SIZE;
+	attr->gid_tbl_len = port->gids;
 	attr->port_cap_flags = state.capabilities;
+	attr->port_cap_flags2 = state.capabilities2;
 	attr->max_msg_sz = MESSAGE_BYTES_MAX;
 	attr->pkey_tbl_len = port->pkeys;
 	attr->lid = state.lid;
 	attr->sm_lid = state.sm_lid;
-	attr->max_vl_num = 1;
+	attr->lmc = state.lmc;
+	attr->sm_sl = state.sm_sl;
+	attr->subnet_timeout = state.subnet_timeout;
+	attr->init_type_reply = state.init_type_reply;
+	attr->bad_pkey_cntr = state.pkey_violations;
+	attr->qkey_viol_cntr = state.qkey_violations;
+	attr->max_vl_num = state.vls;
 	attr->link_layer = state.link_layer;
 	attr->flags = state.needs_grh ? IBV_QPF_GRH_REQUIRED : 0;
 	return 0;
@@ -188,7 +203,7 @@ int hca_query_pkey(struct hca_context *context, uint32_t number, int index, __be
 		explain_refused("ibv_query_pkey", EINVAL,
 				"ibv_query_pkey: port %u index %d: there is %s, %s", number, index,
 				context->port_count == 1 ? "port 1" : "ports 1 and 2",
-				context->port->pkeys == 1 ? "index 0 only" : "and fewer P_Keys");
+				(port ? port : context->port)->pkeys == 1 ? "index 0 only" : "and fewer P_Keys");
 		return EINVAL;
 	}
 	*pkey = htobe16(context_pkey(context, number, (uint32_t)index));
@@ -202,10 +217,11 @@ int hca_query_gid(struct hca_context *context, uint32_t number, uint32_t index, 
 	const struct gid_entry *entry;
 	int err = 0;
 
-	if (!port || index >= GID_TABLE_SIZE) {
+	if (!port || index >= port->gids) {
 		explain_refused("ibv_query_gid", EINVAL,
-				"ibv_query_gid: port %u index %u: there is %s, indices 0 to %d", number, index,
-				context->port_count == 1 ? "port 1" : "ports 1 and 2", GID_TABLE_SIZE - 1);
+				"ibv_query_gid: port %u index %u: there is %s, indices 0 to %u", number, index,
+				context->port_count == 1 ? "port 1" : "ports 1 and 2",
+				(port ? port : context->port)->gids - 1u);
 		return EINVAL;
 	}
 	lock_acquire(&hca->net.lock);
@@ -213,7 +229,7 @@ int hca_query_gid(struct hca_context *context, uint32_t number, uint32_t index, 
 	if (entry) {
 		gid->gid = entry->gid;
 		gid->index = index;
-		gid->type = 2;		/* IBV_GID_TYPE_ROCE_V2 */
+		gid->type = port->gid_type;
 		gid->interface_index = port->interface_index;
 	} else {
 		err = ENODATA;

@@ -74,6 +74,13 @@ struct engine_ops {
 	void (*process_ends)(void *owner);
 	/* Behind process_ends(): peers have heard of the end. False: ask again. */
 	bool (*may_leave)(void *owner, uint64_t now_ns);
+	/*
+	 * This slot of the host is about to be this process's: 0; EADDRINUSE: elsewhere it is another's.
+	 * NULL: it is nobody's business.
+	 */
+	int (*claim_slot)(void *owner, uint32_t slot);
+	/* A packet of a fabric was refused for its P_Key or Q_Key; NULL: as claim_slot. */
+	void (*refused_key)(void *owner, const struct packet *packet, const struct route *came, bool is_qkey);
 };
 
 /* QP numbers: slots of this host, and the QP of each index. */
@@ -186,6 +193,7 @@ struct engine_sources {
 /*
  * Rooms above use counters, progress (to hold it), run_queue, link, udp, local, qps, watch, group,
  * waiter, source.all, reply.awaited and rx.services_due. The rest belongs to engine/.
+ * Large: one a process, of its links, its QPs and its threads.
  */
 struct engine {
 	const struct engine_ops *ops;
@@ -196,6 +204,8 @@ struct engine {
 
 	struct link *link;		/* for packets to and from other hosts: udp, or what a test has instead */
 	struct link *udp;
+	bool without_udp;		/* no device of this process is of a network interface */
+	struct link *fabric;		/* to and from a virtual InfiniBand fabric; NULL: there is none */
 	struct injection *injection;	/* faults on purpose (VERBATIM_FAULT), or NULL */
 	struct link *loopback;		/* to this process */
 	struct local local;		/* other processes of this host, through memory */
@@ -222,7 +232,8 @@ struct engine {
 /* ---- engine.c ---- */
 
 /*
- * @engine is zero except ops, owner, counters, local.mode and local.mrs. engine_open() opens links,
+ * @engine is zero except ops, owner, counters, without_udp, fabric, local.mode and local.mrs.
+ * engine_open() opens links,
  * a slot and channels to other processes; engine_start() binds port 4791 and starts the worker. 0
  * or errno; engine_close() is due also after a failure.
  */

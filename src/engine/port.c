@@ -83,10 +83,11 @@ static void explain_taken_address(const uint8_t address[16])
 int port_bind(struct engine *engine)
 {
 	struct port_group *group;
-	int fd4, fd6, err = engine->group ? 0 : udp_bind(engine->udp);
+	int fd4, fd6, err;
 
-	if (engine->group)
+	if (engine->group || engine->without_udp)
 		return 0;
+	err = udp_bind(engine->udp);
 	if (err) {
 		if (err == EADDRINUSE && !atomic_exchange(&port_is_explained, true))
 			explain("UDP port 4791 is another user's or rdma_rxe's: 'verbatim doctor' says "

@@ -32,7 +32,9 @@ static int claim_usable(struct engine *engine, unsigned index, struct slot *slot
 			break;
 		err = udp_open_slot(engine->udp, index, slot->number);
 		if (!err) {
-			err = slot_watch_listen(engine->watch, slot->number);
+			err = engine->ops->claim_slot ? engine->ops->claim_slot(engine->owner, slot->number) : 0;
+			if (!err)
+				err = slot_watch_listen(engine->watch, slot->number);
 			if (err)
 				udp_close_slot(engine->udp, index);
 		}

@@ -155,6 +155,7 @@ static enum drop rx_deliver(struct receiver *receiver, const struct arrival *arr
 					   .hop_limit = datagram->hop_limit, .link = ROUTE_ROCE_V2,
 					   .loopback = datagram->sealed,
 					   .roce.interface = datagram->interface } };
+	bool by_lid = datagram->ib.port;
 	struct refusal refusal = { 0 };
 	enum drop why = DROP_NONE;
 	struct qp *qp;
@@ -162,6 +163,12 @@ static enum drop rx_deliver(struct receiver *receiver, const struct arrival *arr
 	info.refused = &refusal;
 	memcpy(info.route.source, datagram->source, 16);
 	memcpy(info.route.destination, datagram->destination, 16);
+	if (__builtin_expect(by_lid, 0)) {
+		info.ecn_marked = info.route.loopback = false;
+		info.route.link = ROUTE_IB;
+		info.route.port = datagram->ib.port & 0xff;
+		info.route.ib = datagram->ib;
+	}
 	if (log_is_on(LOG_PACKET))
 		log_packet_line(packet);
 	if (packet->dest_qpn == QPN_MULTICAST) {
@@ -179,15 +186,21 @@ static enum drop rx_deliver(struct receiver *receiver, const struct arrival *arr
 		receiver->traced->record.state = (uint8_t)(qp->state + 1);
 	if (!rx_is_on_way(receiver, datagram, qp))
 		why = qp->way == BY_SOURCE_PORT ? DROP_SOURCE_PORT : DROP_OTHER_WAY;
+	else if (qp->ib_port != datagram->ib.port)
+		why = DROP_OTHER_PORT;
 	else if (!pkey_matches(packet->pkey, qp->pkey))
 		why = DROP_PKEY;
 	else if (!qp_is(qp, QP_DATAGRAM) && !ip_id_check(&qp->id_streak, arrival_ip_id(arrival)))
 		why = DROP_IP_ID;
 	if (why) {
+		if (why == DROP_PKEY && by_lid && engine->ops->refused_key)
+			engine->ops->refused_key(engine->owner, packet, &info.route, false);
 		drop_explain(why, qp, packet, datagram->source);
 		return drop_count(engine->counters, why, 1);
 	}
 	why = transport_receive(qp, packet, &info, receiver->now_ns, &receiver->effects);
+	if (__builtin_expect(why == DROP_QKEY, 0) && by_lid && engine->ops->refused_key)
+		engine->ops->refused_key(engine->owner, packet, &info.route, true);
 	if (__builtin_expect(refusal.why, 0))
 		rx_dropped(receiver, datagram, packet->dest_qpn, &refusal);
 	return why;
@@ -201,7 +214,7 @@ static enum drop rx_take_untraced(struct receiver *receiver, const struct arriva
 	counter_add(engine->counters, COUNTER_RX_BYTES, arrival->bytes);
 	if (arrival->why)
 		return drop_count(engine->counters, arrival->why, 1);
-	if (arrival->packet.dest_qpn == QPN_GSI) {
+	if (arrival->packet.dest_qpn == QPN_GSI && !arrival->datagram->ib.port) {
 		if (!pkey_matches(arrival->packet.pkey, PKEY_DEFAULT)) {
 			drop_explain(DROP_PKEY, NULL, &arrival->packet, arrival->datagram->source);
 			return drop_count(engine->counters, DROP_PKEY, 1);
@@ -276,7 +289,7 @@ static void receive_damaged(struct receiver *receiver, const struct arrival *who
 	uint8_t *data;
 
 	lock_assert_held(&engine->progress);
-	if (whole->datagram->sealed) {
+	if (whole->datagram->sealed || whole->datagram->ib.port) {
 		drop_count(engine->counters, DROP_ICRC, 1);
 		return;
 	}
@@ -351,11 +364,11 @@ static void receive_datagram(struct receiver *receiver, struct datagram *datagra
 	struct arrival arrival;
 	size_t done = 0;
 
-	if (datagram->sealed && !datagram->way)
+	if (datagram->sealed && !datagram->way && !datagram->ib.port)
 		datagram->way = datagram->from_channel ?
 					local_way_of_channel(&receiver->engine->local, datagram->channel) :
 					BY_LOOPBACK;
-	if (!datagram->fault_exempt && receiver->engine->group &&
+	if (!datagram->fault_exempt && receiver->engine->group && !datagram->ib.port &&
 	    port_group_takes(receiver->engine->group, datagram))
 		return;
 	while (done < datagram->bytes) {
@@ -482,6 +495,8 @@ static bool sockets_are_due(struct receiver *receiver)
 {
 	struct engine *engine = receiver->engine;
 
+	if (engine->without_udp)
+		return false;
 	if (engine->local.channel_link && ring_has_channels(engine->local.channel_link) &&
 	    receiver->now_ns - engine->rx.udp_looked_ns < SOCKETS_EVERY_NS)
 		return false;
@@ -519,6 +534,10 @@ unsigned rx_poll(struct engine *engine, uint64_t now_ns)
 	}
 	if (sockets_are_due(&receiver))
 		receive_link(&receiver, engine->link);
+	if (engine->fabric) {
+		call_shield();
+		receive_link(&receiver, engine->fabric);
+	}
 	if (loopback_pending(engine->loopback))
 		receive_link(&receiver, engine->loopback);
 	if (!list_empty(&engine->rx.ethernet_ports)) {

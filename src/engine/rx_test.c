@@ -5,6 +5,7 @@
  */
 #include "engine/fake_link_test.h"
 
+#include "base/ip_addr.h"
 #include "link/udp.h"
 
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include "wire/icrc.h"
 
 #define WIRE_BYTES	8192u
+#define OTHER_SLOT_BY_LID 77u
 
 static uint8_t wire[INCOMING_MAX][WIRE_BYTES];
 
@@ -361,11 +363,97 @@ static void what_was_received_is_in_the_file_of_a_trace(void **state)
 	unlink(name);
 }
 
+/* ---- of a virtual fabric ---- */
+
+#define LID_OF_PEER	40u
+#define PORT_1		IB_WAY_PORT(0, 1)
+
+static struct datagram *arrive_by_lid(uint16_t port, uint16_t lid)
+{
+	struct datagram *datagram = arrive();
+
+	datagram->ib = (struct ib_way){ .port = port, .lid = lid };
+	datagram->forwarded = true;
+	ip_addr_of_lid(datagram->source, lid);
+	memset(datagram->destination, 0, sizeof(datagram->destination));
+	append(datagram, OUR_QPN, PEER_PSN, 64);
+	return datagram;
+}
+
+static void connect_by_lid(void)
+{
+	struct route *route = &station->qp.route;
+
+	*route = (struct route){ .link = ROUTE_IB, .port = 1, .ib = { .port = PORT_1, .lid = LID_OF_PEER } };
+	ip_addr_of_lid(route->destination, LID_OF_PEER);
+	station->qp.ib_port = PORT_1;
+}
+
+static void a_packet_by_lid_reaches_the_qp_of_its_port(void **state)
+{
+	connect_by_lid();
+	arrive_by_lid(PORT_1, LID_OF_PEER);
+	assert_int_equal(receive_all(), 1);
+	assert_int_equal(taken(), 1);
+}
+
+/* Its ICRC covers what only the link sees. */
+static void of_a_packet_by_lid_the_link_looks_at_the_icrc(void **state)
+{
+	connect_by_lid();
+	arrive_by_lid(PORT_1, LID_OF_PEER)->bad_icrc = true;
+	expect_dropped(COUNTER_RX_ICRC);
+}
+
+static void a_packet_by_lid_of_another_port_or_peer_is_dropped(void **state)
+{
+	connect_by_lid();
+	arrive_by_lid(IB_WAY_PORT(0, 2), LID_OF_PEER);
+	expect_dropped(COUNTER_RX_ADDRESS);
+	arrive_by_lid(IB_WAY_PORT(1, 1), LID_OF_PEER);
+	expect_dropped(COUNTER_RX_ADDRESS);
+	arrive_by_lid(PORT_1, LID_OF_PEER + 1);
+	receive_all();			/* the transport counts it */
+	assert_int_equal(taken(), 0);
+	append(arrive(), OUR_QPN, PEER_PSN, 64);	/* by UDP */
+	expect_dropped(COUNTER_RX_ADDRESS);
+}
+
+static void a_qp_of_an_interface_takes_nothing_by_lid(void **state)
+{
+	struct datagram *datagram = arrive_by_lid(PORT_1, LID_OF_PEER);
+
+	memcpy(datagram->source, peer_address, 16);
+	memcpy(datagram->destination, our_address, 16);
+	expect_dropped(COUNTER_RX_ADDRESS);
+}
+
+static void what_comes_by_lid_is_for_no_other_process_and_not_for_qp1(void **state)
+{
+	static const uint32_t others[] = { 1, (uint32_t)(OTHER_SLOT_BY_LID << QP_INDEX_BITS) };
+
+	connect_by_lid();
+	for (unsigned i = 0; i < 2; i++) {
+		struct datagram *datagram = arrive_by_lid(PORT_1, LID_OF_PEER);
+
+		datagram->bytes = 0;
+		append(datagram, others[i], PEER_PSN, 64);
+		expect_dropped(COUNTER_RX_QPN);
+	}
+	assert_int_equal(fake.management, 0);
+	assert_int_equal(counted(COUNTER_RX_FOREIGN), 0);
+}
+
 int main(void)
 {
 #define RX_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 	const struct CMUnitTest tests[] = {
 		RX_TEST(a_good_packet_reaches_its_qp),
+		RX_TEST(a_packet_by_lid_reaches_the_qp_of_its_port),
+		RX_TEST(of_a_packet_by_lid_the_link_looks_at_the_icrc),
+		RX_TEST(a_packet_by_lid_of_another_port_or_peer_is_dropped),
+		RX_TEST(a_qp_of_an_interface_takes_nothing_by_lid),
+		RX_TEST(what_comes_by_lid_is_for_no_other_process_and_not_for_qp1),
 		RX_TEST(what_is_wrong_is_counted_and_dropped),
 		RX_TEST(another_partition_is_not_ours),
 		RX_TEST(a_batch_is_taken_apart),

@@ -10,13 +10,15 @@
 
 static enum trace_path rx_path(const struct engine *engine, const struct datagram *datagram)
 {
-	return datagram->from_channel ? TRACE_RING : datagram->sealed ? TRACE_LOOPBACK : TRACE_UDP;
+	return datagram->from_channel ? TRACE_RING :
+	       datagram->sealed	      ? TRACE_LOOPBACK :
+	       datagram->ib.port      ? TRACE_FABRIC : TRACE_UDP;
 }
 
 void rx_trace_begin(struct rx_traced *traced, const struct engine *engine,
 		    const struct arrival *arrival)
 {
-	bool has_id = !arrival->datagram->sealed && arrival->icrc != ICRC_BAD;
+	bool has_id = !arrival->datagram->sealed && !arrival->datagram->ib.port && arrival->icrc != ICRC_BAD;
 	struct trace_record *record = &traced->record;
 	size_t bytes = arrival->bytes;
 

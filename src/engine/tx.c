@@ -61,12 +61,16 @@ static void fill_datagram(struct datagram *datagram, const struct route *route, 
 	memset(datagram, 0, sizeof(*datagram));
 	memcpy(datagram->source, route->source, 16);
 	memcpy(datagram->destination, route->destination, 16);
-	if (needs_scope(route->destination))
-		datagram->interface = route->roce.interface;
+	if (__builtin_expect(route->link == ROUTE_IB, 0)) {
+		datagram->ib = route->ib;
+	} else {
+		if (needs_scope(route->destination))
+			datagram->interface = route->roce.interface;
+		datagram->from_slot = route->roce.from_slot;
+	}
 	datagram->flow_label = route->flow_label;
 	datagram->traffic_class = route->traffic_class;
 	datagram->hop_limit = route->hop_limit;
-	datagram->from_slot = route->from_slot;
 	/*
 	 * GRO merges packets of the same ports, and the port selector sees only the first: keep
 	 * slots apart.
@@ -90,6 +94,8 @@ int engine_open_sender(struct engine *engine, const struct route *route, uint32_
 	struct datagram datagram;
 	int err;
 
+	if (route->link != ROUTE_ROCE_V2)
+		return 0;
 	fill_datagram(&datagram, route, dest_qpn);
 	if (udp_address_is_taken(engine->udp, route->destination) && explaining())
 		explain_taken_destination(route->destination, who);
@@ -171,7 +177,9 @@ static void send_all(struct engine *engine, struct link *link, struct datagram *
 
 static enum trace_path path_of(const struct engine *engine, const struct link *way)
 {
-	return way == engine->link ? TRACE_UDP : way == engine->loopback ? TRACE_LOOPBACK : TRACE_RING;
+	return way == engine->link	? TRACE_UDP :
+	       way == engine->loopback	? TRACE_LOOPBACK :
+	       way == engine->fabric	? TRACE_FABRIC : TRACE_RING;
 }
 
 void tx_trace_packet(const struct engine *engine, const struct tx_seen *seen, bool lost)
@@ -227,17 +235,17 @@ static struct link *choose_link(struct engine *engine, const struct tx_packet *p
 	uint32_t slot = qpn_slot(packet->dest_qpn);
 
 	if (!packet->route.loopback)
-		return engine->link;
+		return packet->route.link == ROUTE_IB ? engine->fabric : engine->link;
 	if (engine_has_slot(engine, slot))
 		return engine->loopback;
 	*channel = local_channel(&engine->local, slot);
 	return *channel == LOCAL_NO_CHANNEL ? engine->link : engine->local.channel_link;
 }
 
-/* Where no ICRC is looked at, none is made. */
+/* Where no ICRC is looked at, none is made. That of a fabric covers what its link adds. */
 static bool needs_seal(const struct engine *engine, const struct link *way)
 {
-	return way != engine->loopback && way != engine->local.channel_link;
+	return way != engine->loopback && way != engine->local.channel_link && way != engine->fabric;
 }
 
 #define DATAGRAMS_MAX 64u

@@ -340,7 +340,7 @@ static void worker_main(void *argument)
 	struct policy policy;
 
 	policy_init(&policy);
-	if (!engine->group)
+	if (!engine->group && !engine->without_udp)
 		worker_try_bind(engine);
 	while (!atomic_load(&engine->worker.stopping)) {
 		if (atomic_load(&engine->worker.leaving) == LEAVING) {

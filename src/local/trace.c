@@ -20,7 +20,7 @@ static void record_begin(struct trace_record *record, const struct qp *qp, enum 
 	memcpy(record->source, outbound ? route->source : route->destination, 16);
 	memcpy(record->destination, outbound ? route->destination : route->source, 16);
 	record->flow_label = route->flow_label;
-	record->source_port = route->source_port;
+	record->source_port = route_source_port(route);
 	record->traffic_class = route->traffic_class;
 	record->hop_limit = route->hop_limit;
 	record->path = (uint8_t)path;

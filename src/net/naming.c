@@ -136,6 +136,9 @@ int naming_apply(const struct config *config, const struct netdev *list, int cou
 	struct naming naming = { .list = list, .count = count };
 	int err = ENOMEM;
 
+	/* In a virtual fabric there are its HCAs, and those interfaces that somebody asks for. */
+	if (config->fabric[0] && !config->devices[0])
+		count = naming.count = 0;
 	naming.named = calloc((size_t)count + 1, sizeof(*naming.named));
 	naming.taken = calloc((size_t)count + 1, sizeof(*naming.taken));
 	if (naming.named && naming.taken)

@@ -33,20 +33,23 @@ void net_abandon(struct net *net)
 	route_cache_abandon(&net->routes);
 }
 
-static struct port *net_find_open(struct net *net, const char *name) REQUIRES(net->lock)
+static unsigned net_find_open(struct net *net, const char *name, struct port *ports[PORTS_MAX])
+	REQUIRES(net->lock)
 {
+	unsigned count = 0;
 	struct list *node;
 
 	list_for_each(node, &net->ports) {
 		struct port *port = list_entry(node, struct port, node);
 
-		if (!strcmp(port->name, name) && !port->gone)
-			return port;
+		if (!strcmp(port->name, name) && !port->gone && count < PORTS_MAX)
+			ports[count++] = port;
 	}
-	return NULL;
+	return count;
 }
 
-static int open_port(struct net *net, const char *name, struct port **opened) REQUIRES(net->lock)
+static int make_interface_port(struct net *net, const char *name, struct port *ports[PORTS_MAX],
+			       unsigned *made)
 {
 	struct named_netdev *named;
 	struct port *port;
@@ -59,33 +62,34 @@ static int open_port(struct net *net, const char *name, struct port **opened) RE
 	port = i < count ? calloc(1, sizeof(*port)) : NULL;
 	if (port) {
 		port_init(port, net->config, &named[i]);
-		port->references = 1;
 		port->alone = count == 1;
-		list_add_tail(&net->ports, &port->node);
+		ports[0] = port;
+		*made = 1;
 	}
 	err = port ? 0 : i < count ? ENOMEM : ENODEV;
 	free(named);
 	if (err)
 		explain("ibv_open_device: %s: %s", name, err == ENODEV ?
 			"its interface is no longer up with an address" : "out of memory");
-	else
-		*opened = port;
 	return err;
 }
 
-int net_get_port(struct net *net, const char *name, struct port **found)
+int net_get_ports(struct net *net, const char *name, struct port *ports[PORTS_MAX], unsigned *count)
 {
-	struct port *port;
 	int err = 0;
 
 	lock_acquire(&net->lock);
-	port = net_find_open(net, name);
-	if (port) {
-		port->references++;
-		*found = port;
-	} else {
-		err = open_port(net, name, found);
+	*count = net_find_open(net, name, ports);
+	if (!*count) {
+		err = net->maker.make ? net->maker.make(net->maker.owner, net, name, ports, count) :
+					ENODEV;
+		if (err == ENODEV)
+			err = make_interface_port(net, name, ports, count);
+		for (unsigned i = 0; !err && i < *count; i++)
+			list_add_tail(&net->ports, &ports[i]->node);
 	}
+	for (unsigned i = 0; !err && i < *count; i++)
+		ports[i]->references++;
 	lock_release(&net->lock);
 	return err;
 }
@@ -95,7 +99,7 @@ void net_put_port(struct net *net, struct port *port)
 	lock_acquire(&net->lock);
 	if (--port->references == 0) {
 		list_remove(&port->node);
-		free(port);
+		port->ops->free(port);
 	}
 	lock_release(&net->lock);
 }
@@ -122,7 +126,7 @@ static const struct netdev *find_netdev(const struct netdev *list, int count, ui
 	return NULL;
 }
 
-static void raise_event(struct net *net, struct port *port, enum ibv_event_type type) REQUIRES(net->lock)
+void net_raise(struct net *net, struct port *port, enum ibv_event_type type)
 {
 	log_info("device %s: event %d", port->name, type);
 	net->changed(net->owner, port, type);
@@ -138,19 +142,19 @@ static void refresh_port(struct net *net, struct port *port, const struct netdev
 		port->gone = true;
 		port->netdev.up = false;
 		if (was_active)
-			raise_event(net, port, IBV_EVENT_PORT_ERR);
-		raise_event(net, port, IBV_EVENT_DEVICE_FATAL);
+			net_raise(net, port, IBV_EVENT_PORT_ERR);
+		net_raise(net, port, IBV_EVENT_DEVICE_FATAL);
 		return;
 	}
 	if (port->netdev.speed_mbps != now->speed_mbps)
-		raise_event(net, port, (enum ibv_event_type)EVENT_SPEED_CHANGE);
+		net_raise(net, port, (enum ibv_event_type)EVENT_SPEED_CHANGE);
 	port->netdev = *now;
 	if (was_active && !port_is_active(port))
-		raise_event(net, port, IBV_EVENT_PORT_ERR);
+		net_raise(net, port, IBV_EVENT_PORT_ERR);
 	if (gid_table_update(port))
-		raise_event(net, port, IBV_EVENT_GID_CHANGE);
+		net_raise(net, port, IBV_EVENT_GID_CHANGE);
 	if (!was_active && port_is_active(port))
-		raise_event(net, port, IBV_EVENT_PORT_ACTIVE);
+		net_raise(net, port, IBV_EVENT_PORT_ACTIVE);
 }
 
 /* False: nothing that struct net_change knows. */
@@ -174,6 +178,8 @@ unsigned net_refresh(struct net *net, struct net_change *changes, unsigned max)
 		struct port *port = list_entry(node, struct port, node);
 		const struct netdev *now = find_netdev(list, count, port->interface_index);
 
+		if (port->ops != &netdev_port_ops)
+			continue;
 		if (changed < max && net_change_of(port, now, &changes[changed]))
 			changed++;
 		refresh_port(net, port, now);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The network interfaces of this host as RDMA ports: devices and their names, GID tables and port
+ * RDMA ports of this process, above all those of network interfaces: devices and their names, GID tables and port
  * states, and the way to an address. The kernel is asked each time: addresses come and go.
  */
 #ifndef VERBATIM_NET_NET_H
@@ -25,6 +25,8 @@ struct net {
 	struct list ports;
 	struct netlink netlink;		/* for routes; has a lock of its own */
 	struct route_cache routes;	/* of address handles; has one, too */
+	/* Beside interfaces, and asked before them; make NULL: there are none. */
+	struct port_maker maker;
 	/* An open port has changed: an event of ibv_get_async_event(3) for its contexts. Under lock. */
 	void (*changed)(void *owner, struct port *port, enum ibv_event_type type);
 	void *owner;
@@ -34,11 +36,13 @@ void net_init(struct net *net, const struct config *config);
 void net_fini(struct net *net);
 void net_abandon(struct net *net);	/* in a fork()ed child */
 
-/* Open the port of the device @name, or take another reference. 0, ENODEV (explained), ENOMEM. */
-int net_get_port(struct net *net, const char *name, struct port **port);
+/* Open the ports of the device @name, or take another reference. 0, ENODEV (explained), ENOMEM. */
+int net_get_ports(struct net *net, const char *name, struct port *ports[PORTS_MAX], unsigned *count);
 void net_put_port(struct net *net, struct port *port);
 /* The active MTU of an open port; *interface_mtu (or NULL): of the interface, which it follows from. */
 enum ibv_mtu net_active_mtu(struct net *net, const struct port *port, uint32_t *interface_mtu);
+/* An event of an open port, for those who keep it: changed() is told. */
+void net_raise(struct net *net, struct port *port, enum ibv_event_type type) REQUIRES(net->lock);
 /* What has become of an interface that a port is open on. */
 struct net_change {
 	uint32_t interface;		/* its index */

@@ -2,6 +2,7 @@
 /* Attributes of a port: GUID, state, active MTU (ibv_query_port(3)). */
 #include "net/port.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -39,9 +40,11 @@ void port_init(struct port *port, const struct config *config, const struct name
 	port->netdev = named->netdev;
 	port->interface_index = named->netdev.index;
 	memcpy(port->name, named->name, sizeof(port->name));
-	port->guid = port_guid(&port->netdev);
+	port->guid = port->node_guid = port->system_guid = port_guid(&port->netdev);
 	port->ops = &netdev_port_ops;
 	port->number = 1;
+	port->gid_type = PORT_GID_ROCE_V2;
+	port->gids = GID_TABLE_SIZE;
 	port->pkeys = 1;		/* RoCE has the default partition alone */
 	port->pkey[0] = PKEY_DEFAULT;
 	gid_table_update(port);
@@ -86,13 +89,20 @@ static void netdev_query(const struct port *port, struct port_state *state)
 
 	*state = (struct port_state){ .state = active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
 				      .physical = active ? 5 : 3,
-				      .mtu = netdev_active_mtu(port),
+				      .mtu = netdev_active_mtu(port), .mtu_max = IBV_MTU_4096,
 				      .speed_mbps = netdev_speed_mbps(port),
-				      .link_layer = IBV_LINK_LAYER_ETHERNET, .needs_grh = true,
+				      .link_layer = IBV_LINK_LAYER_ETHERNET, .needs_grh = true, .vls = 1,
 				      .capabilities = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS };
 }
 
-const struct port_ops netdev_port_ops = { .query = netdev_query, .resolve = netdev_resolve };
+static void netdev_free(struct port *port)
+{
+	free(port);
+}
+
+const struct port_ops netdev_port_ops = {
+	.query = netdev_query, .resolve = netdev_resolve, .free = netdev_free,
+};
 
 /* ---- of any ---- */
 

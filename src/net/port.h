@@ -8,6 +8,7 @@
 #define VERBATIM_NET_PORT_H
 
 #include <infiniband/verbs.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -19,7 +20,7 @@
 #include "platform/netdev.h"
 
 #define PORTS_MAX	2u		/* of a device */
-#define GID_TABLE_SIZE	256
+#define GID_TABLE_SIZE	256		/* the most that a port has */
 #define PKEY_TABLE_SIZE	128		/* the most that a port has */
 
 /* A GID of a port, and the address that carries it. */
@@ -38,12 +39,18 @@ struct port;
 struct port_state {
 	enum ibv_port_state state;
 	uint8_t physical;		/* PortPhysicalState: 3 Disabled, 5 LinkUp */
-	enum ibv_mtu mtu;		/* active */
+	enum ibv_mtu mtu, mtu_max;	/* active; that the port can do */
 	uint32_t speed_mbps;
+	uint8_t width;			/* codes of struct ibv_port_attr; 0: those nearest to speed_mbps */
+	uint32_t speed;
+	uint8_t vls;			/* code of max_vl_num */
 	uint8_t link_layer;		/* IBV_LINK_LAYER_... */
 	bool needs_grh;
 	uint32_t capabilities;		/* IBV_PORT_... */
+	uint16_t capabilities2;
 	uint16_t lid, sm_lid;		/* 0: the link has none */
+	uint8_t lmc, sm_sl, subnet_timeout, init_type_reply;
+	uint32_t pkey_violations, qkey_violations;
 };
 
 /* How ports of one kind do it. A port raises events of its own by net->changed(). */
@@ -57,6 +64,7 @@ struct port_ops {
 	 */
 	int (*resolve)(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,
 		       struct route *route);
+	void (*free)(struct port *port);
 };
 
 /* IBV_EVENT_DEVICE_SPEED_CHANGE of rdma-core 63, which our header may lack. */
@@ -64,7 +72,7 @@ struct port_ops {
 
 /*
  * netdev, gone and gid[]: of an open port, under net->lock; net_refresh() replaces them. Name, number,
- * interface_index, guid and config are fixed.
+ * interface_index, GUIDs and config are fixed.
  */
 struct port {
 	struct list node GUARDED;	/* in net->ports, if it is open; by net->lock */
@@ -77,11 +85,29 @@ struct port {
 	bool gone;			/* the interface went away */
 	bool alone;			/* the only device, when it was opened */
 	const struct config *config;
-	uint64_t guid;			/* network order */
+	uint64_t guid;			/* network order, as those of its device */
+	uint64_t node_guid, system_guid;
+	uint8_t gid_type;		/* enum ibv_gid_type; fixed, as the table's length */
+	uint16_t gids;
+	uint16_t ib_port;		/* struct ib_way's port; 0: RoCE */
 	struct gid_entry gid[GID_TABLE_SIZE];
 	uint16_t pkeys;			/* fixed */
-	uint16_t pkey[PKEY_TABLE_SIZE];	/* [pkeys], 0: none; under net->lock */
+	/* [pkeys], 0: none. Written under net->lock, before QPs are told; a QP reads it under its own. */
+	_Atomic uint16_t pkey[PKEY_TABLE_SIZE];
 };
+
+/*
+ * Who makes the ports of devices of one kind: those of the device @name, in the order of their numbers, in
+ * @ports. 0; ENODEV, unexplained: no device of this kind; errno, explained.
+ */
+struct port_maker {
+	int (*make)(void *owner, struct net *net, const char *name, struct port *ports[PORTS_MAX],
+		    unsigned *count);
+	void *owner;
+};
+
+/* IBV_GID_TYPE_IB, _ROCE_V1, _ROCE_V2. */
+enum { PORT_GID_IB, PORT_GID_ROCE_V1, PORT_GID_ROCE_V2 };
 
 /* Of network interfaces. */
 extern const struct port_ops netdev_port_ops;

@@ -99,8 +99,9 @@ struct qp {
 	struct list wait_node;		/* waiting for its path's window: under path->lock */
 	bool tx_running GUARDED_BY_MEMBER(lock);	/* a thread does: others set tx_again */
 	bool tx_again GUARDED_BY_MEMBER(lock);
-	uint16_t pkeys;			/* length of its device's P_Key tables: fixed at creation */
+	uint16_t pkeys;			/* of its device's P_Key tables the longest: fixed at creation */
 	uint16_t pkey GUARDED_BY_MEMBER(lock);	/* at attr.pkey_index of its port, now; 0: none */
+	uint16_t ib_port GUARDED_BY_MEMBER(lock);	/* of a virtual fabric, as in struct ib_way; 0: RoCE */
 	struct timer timer;		/* under engine_timers.lock */
 	_Atomic uint64_t timer_at_ns;	/* its deadline, readable without that lock */
 	/*

@@ -9,6 +9,7 @@
 #define IPV4_BYTES	20u
 #define UDP_BYTES	8u
 #define PROTOCOL_UDP	17u
+#define NEXT_HEADER_BTH	0x1bu
 
 void route_reverse(const struct route *came, struct route *back)
 {
@@ -22,6 +23,9 @@ void route_reverse(const struct route *came, struct route *back)
 		break;
 	case ROUTE_ROCE_V2:
 		way.roce.interface = came->roce.interface;
+		break;
+	case ROUTE_IB:
+		way.ib = came->ib;
 		break;
 	}
 	*back = way;
@@ -87,6 +91,11 @@ void route_write_grh(const struct route *came, size_t bytes, uint8_t grh[ROUTE_G
 		else
 			write_ipv6(grh, came, UDP_BYTES + bytes, PROTOCOL_UDP);
 		break;
+	case ROUTE_IB:
+		memset(grh, 0, ROUTE_GRH_BYTES);
+		if (came->ib.has_grh)
+			write_ipv6(grh, came, bytes, NEXT_HEADER_BTH);
+		break;
 	}
 }
 
@@ -97,6 +106,8 @@ uint8_t route_header_type(const struct route *came)
 		break;
 	case ROUTE_ROCE_V2:
 		return HEADER_UDP | (route_is_ipv4(came) ? HEADER_IPV4 : HEADER_IPV6);
+	case ROUTE_IB:
+		return came->ib.sl;
 	}
 	return HEADER_GRH;
 }

@@ -13,13 +13,19 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/datagram.h"
+
 enum route_link {
 	ROUTE_NONE,			/* not resolved */
 	ROUTE_ROCE_V2,			/* UDP port 4791, ICRC over IP addresses */
+	ROUTE_IB,			/* by LIDs through a virtual fabric, with or without GRH */
 };
 
 struct route {
-	/* Of both ends: IP addresses or GIDs; IPv4 is v4-mapped (::ffff:a.b.c.d) everywhere above the link. */
+	/*
+	 * Of both ends: IP addresses or GIDs; IPv4 is v4-mapped (::ffff:a.b.c.d) everywhere above the link. By
+	 * LIDs without a GRH: that of the peer (ip_addr_of_lid()), and of our end nothing: an SM may change it.
+	 */
 	uint8_t source[16], destination[16];
 	uint32_t flow_label;
 	uint8_t traffic_class, hop_limit;
@@ -27,12 +33,14 @@ struct route {
 	uint8_t port : 4;		/* number of the device's port, from 1; 0: not known */
 	bool loopback : 1;		/* the peer is in this host; of a packet: in this process */
 	bool default_gid : 1;		/* by GID 0 that is no address: the packets carry another */
-	uint16_t from_slot;		/* a connected QP's, to a peer on this host; else 0 */
-	uint16_t source_port;		/* of UDP, as a connected QP's packets have it: 0xC000..0xFFFF; else 0 */
 	union {
 		struct {
+			uint16_t from_slot;	/* a connected QP's, to a peer on this host; else 0 */
+			/* Of UDP, as a connected QP's packets have it: 0xC000..0xFFFF; else 0. */
+			uint16_t source_port;
 			uint32_t interface;	/* index: scope of addresses, egress of groups; 0: not known */
 		} roce;
+		struct ib_way ib;
 	};
 };
 
@@ -48,7 +56,45 @@ static inline bool route_is_same(const struct route *a, const struct route *b)
 static inline bool route_is_from_peer(const struct route *route, const struct route *came)
 {
 	return route->link == came->link && !memcmp(came->source, route->destination, sizeof(came->source)) &&
-	       !memcmp(came->destination, route->source, sizeof(came->destination));
+	       !memcmp(came->destination, route->source, sizeof(came->destination)) &&
+	       (route->link != ROUTE_IB || route->ib.lid == came->ib.lid);
+}
+
+/* A connected QP's packets by UDP leave from this port; those inside the host from that of the slot. */
+static inline void route_set_udp(struct route *route, uint16_t from_slot, uint16_t source_port)
+{
+	if (route->link != ROUTE_ROCE_V2)
+		return;
+	route->roce.from_slot = from_slot;
+	route->roce.source_port = source_port;
+}
+
+/* Of UDP, for a trace; 0: there is none. */
+static inline uint16_t route_source_port(const struct route *route)
+{
+	return route->link == ROUTE_ROCE_V2 ? route->roce.source_port : 0;
+}
+
+/* Of a virtual fabric: struct ib_way's port; else 0. */
+static inline uint16_t route_ib_port(const struct route *route)
+{
+	return route->link == ROUTE_IB ? route->ib.port : 0;
+}
+
+/* What completions of UD receives say of the link. */
+static inline bool route_has_grh(const struct route *came)
+{
+	return came->link != ROUTE_IB || came->ib.has_grh;
+}
+
+static inline uint16_t route_lid(const struct route *came)
+{
+	return came->link == ROUTE_IB ? came->ib.lid : 0;
+}
+
+static inline uint8_t route_path_bits(const struct route *came)
+{
+	return came->link == ROUTE_IB ? came->ib.path_bits : 0;
 }
 
 /* The way back of a packet that took @came, with a hop limit that answers have. */
@@ -65,7 +111,7 @@ void route_write_grh(const struct route *came, size_t bytes, uint8_t grh[ROUTE_G
 /*
  * The kind of packet, which the completion of a UD receive has to tell (annex A17.4.5.1). struct
  * ibv_wc has no field for it. There are no service levels on RoCE, so mlx5 puts it into sl, and
- * UCX looks for it there.
+ * UCX looks for it there. Of InfiniBand sl is the service level.
  */
 enum header_type {
 	HEADER_GRH = 0,			/* bits 0 to 2 */

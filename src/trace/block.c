@@ -18,7 +18,8 @@
 const char *trace_path_name(unsigned path)
 {
 	static const char *const names[TRACE_WAYS] = { [TRACE_UDP] = "udp", [TRACE_LOOPBACK] = "loopback",
-						       [TRACE_RING] = "ring", [TRACE_DIRECT] = "direct" };
+						       [TRACE_RING] = "ring", [TRACE_DIRECT] = "direct",
+						       [TRACE_FABRIC] = "fabric" };
 
 	return path < TRACE_WAYS ? names[path] : "unknown";
 }

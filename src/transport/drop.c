@@ -18,6 +18,10 @@ const char *address_text(const uint8_t address[16], char *buffer)
 {
 	if (ip_addr_is_ipv4(address))
 		return inet_ntop(AF_INET, address + 12, buffer, 46);
+	if (ip_addr_is_lid(address)) {
+		snprintf(buffer, 46, "LID %u", address[14] << 8 | address[15]);
+		return buffer;
+	}
 	return inet_ntop(AF_INET6, address, buffer, 46);
 }
 
@@ -32,6 +36,8 @@ static const char *drop_state_advice(enum ibv_qp_state state, bool theirs)
 	       state == IBV_QPS_INIT  ? "ibv_modify_qp to RTR before the peer sends" :
 		"it failed or was moved there: make a new one, or ibv_modify_qp to RESET, INIT, RTR";
 }
+
+#define DROP_ROCE_PKEY	": RoCE has 0xffff alone (pkey_index 0)"
 
 /* The field @name of @length characters; what snprintf() returns. */
 static int drop_field(const char *name, size_t length, const struct drop_facts *facts, char *out, size_t size)
@@ -54,9 +60,15 @@ static int drop_field(const char *name, size_t length, const struct drop_facts *
 	FIELD(qkey, "0x%08x", packet->deth.qkey)
 	FIELD_OF_PACKET(bytes, "%zu", packet->payload_bytes)
 	if (!qp)
+		FIELD(pkey_rule, DROP_ROCE_PKEY)
+	if (!qp)
 		return snprintf(out, size, "{%.*s}", (int)length, name);
 	lock_assert_held(&qp->lock);
 	FIELD(qp, "0x%06x", qp->number)
+	if (!qp->ib_port)
+		FIELD(pkey_rule, DROP_ROCE_PKEY)
+	FIELD(pkey_rule, ", and the QP's is 0x%04x (pkey_index %u): they have to be the same but for bit 15, "
+	      "which one of both needs: a full member", qp->pkey, qp->attr.pkey_index)
 	FIELD(type, "%s", qp_type_name(qp->type))
 	FIELD(state, "%s", qp_state_name(qp->state))
 	FIELD(advice, "%s", drop_state_advice(qp->state, false))

@@ -577,8 +577,12 @@ void requester_hold(struct qp_call *call)
 
 void requester_exceeded(struct qp_call *call)
 {
+	lock_alias(&call->qp->lock);
+	lock_assert_held(&call->qp->lock);
 	count(call, COUNTER_RETRY_EXCEEDED);
-	fail_request(call, IBV_WC_RETRY_EXC_ERR,
+	fail_request(call, IBV_WC_RETRY_EXC_ERR, call->qp->route.link == ROUTE_IB ?
+		     "check that the peer runs, that its QP is in RTR or RTS and connected to this one, that "
+		     "both ports are Active (ibstat), and where the switches' tables lead (verbatim route)" :
 		     "check that the peer runs, that its QP is in RTR or RTS and connected to "
 		     "this one, and that UDP port 4791 is open between the hosts");
 }

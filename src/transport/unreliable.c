@@ -337,8 +337,10 @@ static enum drop ud_receive(struct qp_call *call, const struct packet *packet,
 	const struct route *came = route_of_gids(call->qp, packet, &info->route, &room);
 	struct ibv_wc wc = { .status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
 			     .byte_len = (uint32_t)(GRH_BYTES + packet->payload_bytes),
-			     .src_qp = packet->deth.source_qpn, .wc_flags = IBV_WC_GRH,
-			     .sl = route_header_type(came), .pkey_index = call->qp->attr.pkey_index };
+			     .src_qp = packet->deth.source_qpn, .wc_flags = route_has_grh(came) ? IBV_WC_GRH : 0,
+			     .sl = route_header_type(came), .slid = route_lid(came),
+			     .dlid_path_bits = route_path_bits(came),
+			     .pkey_index = call->qp->attr.pkey_index };
 
 	if (packet->deth.qkey != call->qp->attr.qkey)
 		return DROP_QKEY;	/* and no answer */

@@ -2,7 +2,7 @@
 /*
  * ibv_get_device_list(3), and queries of a device without opening it.
  *
- * The registry holds one struct verbs_device per interface that the hca offers, so that a device
+ * The registry holds one struct verbs_device per device that the hca offers, so that a device
  * has the same address in every list, and pointers outlive ibv_free_device_list() as long as the
  * interface is there: many programs free the list first and open the device afterwards. A device
  * whose interface went away is freed when no list and no context holds it.

@@ -104,14 +104,17 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 	CALL();
 	int err = entry_check("ibv_query_gid_table", context, entries, flags, entry_size);
 	struct hca_gid gid;
-	uint32_t ports = err ? 0 : hca_ports(to_hca(context));
+	uint32_t ports = err ? 0 : hca_ports(to_hca(context)), port = 1;
 	size_t count = 0;
 
 	verbs_checked(.what = CHECK_LOOK, .call = "ibv_query_gid_table");
-	for (uint32_t i = 0; !err && i < ports * GID_TABLE_SIZE; i++) {
-		uint32_t port = 1 + i / GID_TABLE_SIZE;
-
-		err = hca_query_gid(to_hca(context), port, i % GID_TABLE_SIZE, &gid);
+	for (uint32_t i = 0; !err && port <= ports; i++) {
+		if (i == hca_gids(to_hca(context), port)) {
+			port++;
+			i = UINT32_MAX;
+			continue;
+		}
+		err = hca_query_gid(to_hca(context), port, i, &gid);
 		if (is_empty(err)) {
 			err = 0;
 			continue;

@@ -236,7 +236,7 @@ static struct ibv_ah *verbs_ah(struct ibv_pd *pd, const uint8_t destination[16],
 	memcpy(ah->route.source, sim_here()->address, 16);
 	memcpy(ah->route.destination, destination, 16);
 	ah->route.hop_limit = 64;
-	ah->route.source_port = 0xc001;
+	route_set_udp(&ah->route, 0, 0xc001);
 	atomic_fetch_add(&to_pd(pd)->users, 1);
 	verbs_traced("ibv_create_ah", began_ns, 0);
 	return &ah->ibv;

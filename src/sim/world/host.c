@@ -482,7 +482,7 @@ static void host_resolve(struct qp *qp, struct sim_host *host, const struct ibv_
 	memcpy(qp->route.source, host->address, 16);
 	memcpy(qp->route.destination, attr->ah_attr.grh.dgid.raw, 16);
 	qp->route.hop_limit = 64;
-	qp->route.source_port = 0xc001;
+	route_set_udp(&qp->route, 0, 0xc001);
 	memcpy(key.destination, qp->route.destination, 16);
 	if (!qp->path)
 		qp->path = sim_need(path_get(&host->paths, &key));
@@ -661,7 +661,7 @@ struct ah *host_ah(struct sim_host *host, struct sim_host *to)
 	memcpy(ah->route.source, host->address, 16);
 	memcpy(ah->route.destination, to->address, 16);
 	ah->route.hop_limit = 64;
-	ah->route.source_port = 0xc001;
+	route_set_udp(&ah->route, 0, 0xc001);
 	return ah;
 }
 

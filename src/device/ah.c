@@ -82,6 +82,31 @@ static uint8_t grh_traffic_class(const struct ibv_grh *grh)
 	return whole & (uint8_t)~ECN_BITS;
 }
 
+/* By LID: all but the GRH is in the completion. */
+static int ah_attr_by_lid(struct hca_context *context, const struct port *port, const struct ibv_wc *wc,
+			  const struct ibv_grh *grh, struct ibv_ah_attr *attr)
+{
+	uint32_t index;
+
+	memset(attr, 0, sizeof(*attr));
+	attr->port_num = port->number;
+	attr->dlid = wc->slid;
+	attr->sl = wc->sl;
+	attr->src_path_bits = wc->dlid_path_bits;
+	if (!(wc->wc_flags & IBV_WC_GRH))
+		return 0;
+	lock_acquire(&context->hca->net.lock);
+	index = gid_table_find(port, grh->dgid.raw);
+	lock_release(&context->hca->net.lock);
+	attr->is_global = 1;
+	attr->grh.dgid = grh->sgid;
+	attr->grh.sgid_index = (uint8_t)(index < port->gids ? index : 0);	/* 0: it came to a group */
+	attr->grh.traffic_class = (uint8_t)(be32toh(grh->version_tclass_flow) >> 20);
+	attr->grh.flow_label = be32toh(grh->version_tclass_flow) & 0xfffff;
+	attr->grh.hop_limit = 0xff;
+	return 0;
+}
+
 int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct ibv_wc *wc,
 			const struct ibv_grh *grh, struct ibv_ah_attr *attr)
 {
@@ -95,6 +120,8 @@ int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct
 				port, context_ports_text(context));
 		return EINVAL;
 	}
+	if (from->ib_port)
+		return ah_attr_by_lid(context, from, wc, grh, attr);
 	if (!(wc->wc_flags & IBV_WC_GRH)) {
 		explain_refused("ibv_init_ah_from_wc", EINVAL,
 				"ibv_init_ah_from_wc: the completion has no GRH (wc_flags lacks "

@@ -14,6 +14,7 @@
 #include "mad/qp1.h"
 #include "net/net.h"
 #include "object/arena.h"
+#include "subnet/subnet.h"
 #include "transport/transport.h"
 
 #define ECN_BITS 0x03u		/* of a traffic class */
@@ -56,9 +57,10 @@ struct hca {
 	struct net net;
 	struct engine engine;
 	struct qp1 qp1;
+	struct subnet *subnet;		/* the fabric that the process is at; NULL: none */
 	int netdev_fd;			/* readable when interfaces have changed; or -1 */
 	void *observed;			/* the observer's (observer.h); NULL: there is none */
-	struct source interfaces, observer;
+	struct source interfaces, observer, subnet_data, subnet_ports;
 
 	struct arena *arena;
 	size_t arena_bytes;
@@ -92,7 +94,7 @@ const char *context_ports_text(const struct hca_context *context);
  */
 int context_resolve(const struct hca_context *context, const struct ibv_ah_attr *attr, const char *who,
 		    struct route *route);
-/* The P_Key at that index of a port's table; 0: there is none. */
+/* The P_Key at that index of a port's table; 0: there is none. Any thread, under any lock. */
 uint16_t context_pkey(const struct hca_context *context, uint32_t number, uint32_t index);
 
 /* async.c: raises an event of a port at its contexts. (A void * for struct net.) */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The list of devices: one for each interface (net/naming.c), with its GUID.
+ * The list of devices: one for each HCA of the fabric (subnet/list.c) and for each interface (net/naming.c), with
+ * its GUID.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -14,6 +15,7 @@
 #include "local/local.h"
 #include "net/naming.h"
 #include "net/port.h"
+#include "subnet/subnet.h"
 #include "trace/file.h"
 
 #define INTERFACES_BYTES 512
@@ -51,32 +53,49 @@ static int check_settings(struct config *config)
 
 int hca_device_list(struct hca_device **devices, int *count)
 {
+	struct subnet_device *hcas = NULL;
 	struct named_netdev *named;
 	struct hca_device *list;
 	struct config config;
-	int i, found, err = naming_list(&named, &found);
+	int i, found, of_fabric = 0, err = naming_list(&named, &found);
 
 	if (err)
 		return err;
 	err = check_settings(&config);
+	if (!err)
+		err = subnet_list(&hcas, &of_fabric);
 	if (err) {
 		free(named);
 		return err;
 	}
-	list = calloc((size_t)found + 1, sizeof(*list));
-	for (i = 0; list && i < found; i++) {
-		memcpy(list[i].name, named[i].name, sizeof(list[i].name));
-		memcpy(list[i].interface, named[i].netdev.name, sizeof(list[i].interface));
-		list[i].interface_index = named[i].netdev.index;
-		list[i].guid = port_guid(&named[i].netdev);
+	list = calloc((size_t)(of_fabric + found) + 1, sizeof(*list));
+	for (i = 0; list && i < of_fabric; i++) {
+		memcpy(list[i].name, hcas[i].name, sizeof(list[i].name));
+		list[i].guid = hcas[i].guid;
+		list[i].index = i;
+	}
+	for (; list && i < of_fabric + found; i++) {
+		const struct named_netdev *from = &named[i - of_fabric];
+
+		memcpy(list[i].name, from->name, sizeof(list[i].name));
+		memcpy(list[i].interface, from->netdev.name, sizeof(list[i].interface));
+		list[i].interface_index = from->netdev.index;
+		list[i].guid = port_guid(&from->netdev);
 		list[i].index = i;
 	}
 	free(named);
+	free(hcas);
 	if (!list)
 		return ENOMEM;
-	if (!found)
+	/* A fabric's absence is explained where it is asked. */
+	if (!i && (!config.fabric[0] || config.devices[0]))
 		explain_no_device(&config);
 	*devices = list;
-	*count = found;
+	*count = i;
 	return 0;
+}
+
+int hca_read_sysfs(const char *path, char *text, size_t size)
+{
+	return subnet_sysfs(path, text, size);
 }

@@ -5,6 +5,8 @@
  *
  * An MGID is an IP group address. One that is IPv6 can be sent to from an IPv4 GID too (perftest
  * does): it travels as an IPv4 group made from it (net/route.c), which attaching joins as well.
+ *
+ * At a port of a virtual InfiniBand fabric a group has an MLID, too, and the fabric delivers.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,25 +18,31 @@
 #include "device/limits.h"
 #include "link/udp.h"
 #include "platform/netdev.h"
+#include "subnet/subnet.h"
 #include "transport/drop.h"
+
+#define LID_MULTICAST	0xc000u
+#define LID_PERMISSIVE	0xffffu
 
 struct multicast_group {
 	struct list node;
 	uint8_t gid[16], alias[16];	/* as attached; as it comes over IPv4 */
 	uint32_t interface;
+	uint16_t ib_port, lid;		/* of a fabric: the port and the MLID; else 0 */
 	unsigned count;
 	struct qp *qp[LIMIT_MULTICAST_QPS];
 };
 
-static struct multicast_group *groups_find(struct hca *hca, const uint8_t gid[16],
-					   uint32_t interface)
+static struct multicast_group *groups_find(struct hca *hca, const uint8_t gid[16], const struct port *port,
+					   uint16_t lid)
 {
 	struct list *node;
 
 	list_for_each(node, &hca->groups) {
 		struct multicast_group *group = list_entry(node, struct multicast_group, node);
 
-		if (group->interface == interface && !memcmp(group->gid, gid, 16))
+		if (group->interface == port->interface_index && group->ib_port == port->ib_port &&
+		    (!port->ib_port || group->lid == lid) && !memcmp(group->gid, gid, 16))
 			return group;
 	}
 	return NULL;
@@ -42,8 +50,11 @@ static struct multicast_group *groups_find(struct hca *hca, const uint8_t gid[16
 
 static int groups_join(struct hca *hca, const struct multicast_group *group)
 {
-	int err = udp_join(hca->engine.udp, group->alias, group->interface);
+	int err;
 
+	if (group->ib_port)
+		return subnet_join(hca->subnet, group->ib_port, group->lid, group->gid);
+	err = udp_join(hca->engine.udp, group->alias, group->interface);
 	if (memcmp(group->gid, group->alias, 16)) {
 		int err6 = udp_join(hca->engine.udp, group->gid, group->interface);
 
@@ -55,6 +66,10 @@ static int groups_join(struct hca *hca, const struct multicast_group *group)
 
 static void groups_leave(struct hca *hca, const struct multicast_group *group)
 {
+	if (group->ib_port) {
+		subnet_leave(hca->subnet, group->ib_port, group->lid, group->gid);
+		return;
+	}
 	udp_leave(hca->engine.udp, group->alias, group->interface);
 	if (memcmp(group->gid, group->alias, 16))
 		udp_leave(hca->engine.udp, group->gid, group->interface);
@@ -78,7 +93,7 @@ static uint32_t groups_count(const struct hca *hca)
 	return count;
 }
 
-static int groups_make(struct hca *hca, const uint8_t gid[16], uint32_t interface,
+static int groups_make(struct hca *hca, const uint8_t gid[16], const struct port *port, uint16_t lid,
 		       struct multicast_group **made)
 {
 	const uint32_t limit = multicast_groups_max();
@@ -95,11 +110,16 @@ static int groups_make(struct hca *hca, const uint8_t gid[16], uint32_t interfac
 	if (!group)
 		return ENOMEM;
 	memcpy(group->gid, gid, 16);
-	net_multicast_alias(gid, group->alias);
-	group->interface = interface;
+	memcpy(group->alias, gid, 16);
+	if (!port->ib_port)
+		net_multicast_alias(gid, group->alias);
+	group->interface = port->interface_index;
+	group->ib_port = port->ib_port;
+	group->lid = port->ib_port ? lid : 0;
 	err = groups_join(hca, group);
 	if (err) {
-		explain("ibv_attach_mcast: cannot join the IP group: %s", strerror(err));
+		explain("ibv_attach_mcast: cannot join the %s group: %s", port->ib_port ? "fabric's" : "IP",
+			strerror(err));
 		free(group);
 		return err;
 	}
@@ -135,11 +155,25 @@ static int groups_add(struct hca *hca, struct multicast_group *group, struct qp 
 	return 0;
 }
 
+/* The port that it is modified to; before that the first. */
+static struct port *multicast_port_of(struct qp *qp)
+{
+	const struct hca_context *context = qp->owner;
+	struct port *port;
+	uint32_t number;
+
+	lock_acquire(&qp->lock);
+	number = qp->attr.port_num;
+	lock_release(&qp->lock);
+	port = context_port(context, number);
+	return port ? port : context->port;
+}
+
 int hca_attach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
 	struct hca_context *context = qp->owner;
 	struct hca *hca = context->hca;
-	uint32_t interface = context->port->interface_index;
+	const struct port *port = multicast_port_of(qp);
 	struct multicast_group *group;
 	int err = 0;
 
@@ -153,11 +187,19 @@ int hca_attach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 			"(ff00::/8 or ::ffff:224.0.0.0/4)");
 		return EINVAL;
 	}
+	if (port->ib_port && (lid < LID_MULTICAST || lid == LID_PERMISSIVE)) {
+		explain_refused_of("ibv_attach_mcast", EINVAL, OF(QP, qp->number),
+				   "ibv_attach_mcast: qp 0x%06x: lid 0x%04x is of no multicast group (0xc000 to "
+				   "0xfffe): the SA says which it is (MCMemberRecord: mlid; "
+				   "rdma_join_multicast: ud.ah_attr.dlid)",
+				   qp->number, lid);
+		return EINVAL;
+	}
 	lock_acquire(&hca->engine.progress);
 	lock_acquire(&hca->objects);
-	group = groups_find(hca, gid->raw, interface);
+	group = groups_find(hca, gid->raw, port, lid);
 	if (!group)
-		err = groups_make(hca, gid->raw, interface, &group);
+		err = groups_make(hca, gid->raw, port, lid, &group);
 	if (!err) {
 		err = groups_add(hca, group, qp);
 		drop_if_empty(hca, group);
@@ -191,7 +233,7 @@ int hca_detach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 		return EIO;
 	lock_acquire(&hca->engine.progress);
 	lock_acquire(&hca->objects);
-	group = groups_find(hca, gid->raw, context->port->interface_index);
+	group = groups_find(hca, gid->raw, multicast_port_of(qp), lid);
 	if (group) {
 		found = groups_take_out(group, qp);
 		drop_if_empty(hca, group);
@@ -299,8 +341,9 @@ enum drop multicast_deliver(struct hca *hca, const struct packet *packet, struct
 	list_for_each(node, &hca->groups) {
 		struct multicast_group *group = list_entry(node, struct multicast_group, node);
 
-		if (memcmp(group->gid, info->route.destination, 16) &&
-		    memcmp(group->alias, info->route.destination, 16))
+		if ((memcmp(group->gid, info->route.destination, 16) &&
+		     memcmp(group->alias, info->route.destination, 16)) ||
+		    group->ib_port != route_ib_port(&info->route))
 			continue;
 		any = true;
 		one = packet->op->service == SERVICE_UD ? deliver_to(hca, group, packet, info, now_ns) : DROP_NONE;

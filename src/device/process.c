@@ -147,6 +147,72 @@ static const struct source_ops source_of_observer = {
 	.abandon = observer_abandon,
 };
 
+/* ---- the fabric: packets are anyone's, its ports the worker's ---- */
+
+static void subnet_data_abandon(struct source *source)
+{
+	const struct hca *hca = source->owner;
+
+	if (hca->subnet)
+		subnet_abandon(hca->subnet);
+}
+
+static bool subnet_ports_are_due(struct source *source)
+{
+	const struct hca *hca = source->owner;
+
+	return hca->subnet && subnet_is_due(hca->subnet);
+}
+
+static uint64_t subnet_ports_asked(struct source *source)
+{
+	const struct hca *hca = source->owner;
+
+	return hca->subnet ? subnet_deadline_ns(hca->subnet) : TIME_NEVER;
+}
+
+static void subnet_ports_turn(struct source *source, bool ready, uint64_t now_ns)
+{
+	struct hca *hca = source->owner;
+	enum subnet_watch watch;
+
+	if (!hca->subnet)
+		return;
+	subnet_turn(hca->subnet, &hca->net, now_ns, &watch);
+	if (watch == SUBNET_WATCH)
+		source_watch(&hca->engine.source.all, &hca->subnet_data, subnet_fd(hca->subnet));
+	else if (watch == SUBNET_UNWATCH)
+		source_unwatch(&hca->engine.source.all, subnet_fd(hca->subnet));
+}
+
+static const struct source_ops source_of_subnet_data = {
+	.name = "fabric", .abandon = subnet_data_abandon,
+};
+static const struct source_ops source_of_subnet_ports = {
+	.name = "fabric ports", .turn = subnet_ports_turn, .is_due = subnet_ports_are_due,
+	.asked_ns = subnet_ports_asked,
+};
+
+static int process_claim_slot(void *owner, uint32_t slot)
+{
+	struct hca *hca = owner;
+
+	return hca->subnet ? subnet_claim(hca->subnet, slot) : 0;
+}
+
+static void process_refused_key(void *owner, const struct packet *packet, const struct route *came, bool is_qkey)
+{
+	struct hca *hca = owner;
+	const struct subnet_refused refused = {
+		.way = came->ib, .is_qkey = is_qkey, .key = is_qkey ? packet->deth.qkey : packet->pkey,
+		.source_qpn = packet->op->headers & HDR_DETH ? packet->deth.source_qpn : 0,
+		.dest_qpn = packet->dest_qpn, .source = came->source, .destination = came->destination,
+	};
+
+	if (hca->subnet)
+		subnet_refuse(hca->subnet, &refused);
+}
+
 static void process_send_final_acks(void *owner)
 {
 	qps_send_final_acks(owner);
@@ -164,6 +230,8 @@ static const struct engine_ops engine_ops = {
 	.is_connected_to = process_is_connected_to,
 	.process_ends = process_send_final_acks,
 	.may_leave = process_may_leave,
+	.claim_slot = process_claim_slot,
+	.refused_key = process_refused_key,
 };
 
 static void peer_lost(struct qp *qp) REQUIRES(qp->lock)
@@ -211,6 +279,8 @@ static void process_init(struct hca *hca)
 	source_register(&hca->engine.source.all, &hca->interfaces, &source_of_interfaces, hca);
 	qp1_init(&hca->qp1, &hca->engine, &hca->net);
 	source_register(&hca->engine.source.all, &hca->observer, &source_of_observer, hca);
+	source_register(&hca->engine.source.all, &hca->subnet_data, &source_of_subnet_data, hca);
+	source_register(&hca->engine.source.all, &hca->subnet_ports, &source_of_subnet_ports, hca);
 }
 
 static void process_release(struct hca *hca)
@@ -218,6 +288,8 @@ static void process_release(struct hca *hca)
 	if (hca->observed)
 		the_observer->stopped(hca->observed);
 	engine_close(&hca->engine);
+	if (hca->subnet)
+		subnet_close(hca->subnet);
 	mr_table_free(&hca->mrs);
 	memory_check_end();
 	path_table_fini(&hca->paths);
@@ -241,6 +313,30 @@ static int watch_interfaces(struct hca *hca)
 	return 0;
 }
 
+/* Where interfaces are asked for as well, they are there without the fabric, too. */
+static int process_attach(struct hca *hca)
+{
+	bool roce = !hca->config.fabric[0] || hca->config.devices[0];
+	int err = subnet_open(&hca->subnet, hca->engine.counters);
+
+	if (err)
+		return roce && err == ENODEV ? 0 : err;
+	hca->engine.without_udp = !roce;
+	if (!hca->subnet)
+		return 0;
+	hca->engine.fabric = subnet_link(hca->subnet);
+	hca->net.maker = (struct port_maker){ .make = subnet_make_ports, .owner = hca->subnet };
+	return 0;
+}
+
+static int process_watch_subnet(struct hca *hca)
+{
+	if (!hca->subnet)
+		return 0;
+	subnet_set_loopback(hca->subnet, hca->engine.loopback);
+	return source_watch(&hca->engine.source.all, &hca->subnet_data, subnet_fd(hca->subnet));
+}
+
 static int process_start(struct hca **started)
 {
 	struct hca *hca = calloc(1, sizeof(*hca));
@@ -257,7 +353,11 @@ static int process_start(struct hca **started)
 	if (!err)
 		err = process_allocate(hca);
 	if (!err)
+		err = process_attach(hca);
+	if (!err)
 		err = engine_open(&hca->engine);
+	if (!err)
+		err = process_watch_subnet(hca);
 	if (!err)
 		err = qp1_open(&hca->qp1);
 	if (err)

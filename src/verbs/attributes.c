@@ -5,8 +5,8 @@
  *	/sys/class/infiniband/vb_eth0/...	(its Documentation/ABI/stable/sysfs-class-infiniband)
  *	/sys/class/infiniband_verbs/uverbs0/...
  *
- * A table names each file and the function that writes its text; a '#' at the end of a name
- * stands for a number. What is not in the table is absent. Some need an open device: one that
+ * A table names each file and the function that writes its text; a '#' in a name stands for a
+ * number. What is not in the table is absent. Some need an open device: one that
  * the program has open, or one opened for this.
  */
 #include <endian.h>
@@ -22,9 +22,8 @@
 struct source {
 	const struct verbs_device *device;
 	struct hca_context *hca;	/* NULL unless the row asks for it */
+	unsigned port;			/* of rows below ports/# */
 };
-
-#define PORT	1u	/* of the rows in attribute.def */
 
 typedef int attribute_writer(const struct source *source, unsigned index, char *text, size_t size);
 
@@ -60,8 +59,11 @@ static int hca_model(const struct source *source, unsigned index, char *text, si
 	return write_text(text, size, "verbatim");
 }
 
+/* An HCA of a fabric is of no interface. */
 static int interface_name(const struct source *source, unsigned index, char *text, size_t size)
 {
+	if (!source->device->interface[0])
+		return ENOENT;
 	return write_text(text, size, source->device->interface);
 }
 
@@ -112,7 +114,7 @@ static int port_state(const struct source *source, unsigned index, char *text, s
 	static const char *const names[] = { "NOP", "DOWN", "INIT", "ARMED", "ACTIVE",
 					     "ACTIVE_DEFER" };
 	struct ibv_port_attr attr = { 0 };
-	int err = hca_query_port(source->hca, PORT, &attr, NULL);
+	int err = hca_query_port(source->hca, source->port, &attr, NULL);
 	bool known = (unsigned)attr.state < sizeof(names) / sizeof(names[0]);
 
 	snprintf(text, size, "%u: %s", attr.state, known ? names[attr.state] : "UNKNOWN");
@@ -126,7 +128,7 @@ static int phys_state(const struct source *source, unsigned index, char *text, s
 					     "PortConfigurationTraining", "LinkUp",
 					     "LinkErrorRecovery", "Phy Test" };
 	struct ibv_port_attr attr = { 0 };
-	int err = hca_query_port(source->hca, PORT, &attr, NULL);
+	int err = hca_query_port(source->hca, source->port, &attr, NULL);
 
 	snprintf(text, size, "%u: %s", attr.phys_state,
 		 names[attr.phys_state < sizeof(names) / sizeof(names[0]) ? attr.phys_state : 0]);
@@ -159,7 +161,7 @@ static const struct coded speeds[] = {
 static int port_rate(const struct source *source, unsigned index, char *text, size_t size)
 {
 	struct ibv_port_attr attr = { 0 };
-	int err = hca_query_port(source->hca, PORT, &attr, NULL);
+	int err = hca_query_port(source->hca, source->port, &attr, NULL);
 	const struct coded *width = find_code(widths, attr.active_width);
 	const struct coded *speed = find_code(speeds, attr.active_speed);
 	unsigned rate = width->value * speed->value;
@@ -171,7 +173,11 @@ static int port_rate(const struct source *source, unsigned index, char *text, si
 
 static int link_layer(const struct source *source, unsigned index, char *text, size_t size)
 {
-	return write_text(text, size, "Ethernet");
+	struct ibv_port_attr attr = { 0 };
+	int err = hca_query_port(source->hca, source->port, &attr, NULL);
+
+	return err ? err : write_text(text, size, attr.link_layer == IBV_LINK_LAYER_INFINIBAND ? "InfiniBand"
+											       : "Ethernet");
 }
 
 /* LIDs belong to InfiniBand links. */
@@ -188,7 +194,7 @@ static int always_zero(const struct source *source, unsigned index, char *text, 
 static int cap_mask(const struct source *source, unsigned index, char *text, size_t size)
 {
 	struct ibv_port_attr attr = { 0 };
-	int err = hca_query_port(source->hca, PORT, &attr, NULL);
+	int err = hca_query_port(source->hca, source->port, &attr, NULL);
 
 	snprintf(text, size, "0x%08x", attr.port_cap_flags);
 	return err;
@@ -197,7 +203,7 @@ static int cap_mask(const struct source *source, unsigned index, char *text, siz
 static int port_pkey(const struct source *source, unsigned index, char *text, size_t size)
 {
 	__be16 value;
-	int err = hca_query_pkey(source->hca, PORT, (int)index, &value);
+	int err = hca_query_pkey(source->hca, source->port, (int)index, &value);
 
 	if (!err)
 		snprintf(text, size, "0x%04x", be16toh(value));
@@ -208,7 +214,7 @@ static int port_pkey(const struct source *source, unsigned index, char *text, si
 static int port_gid(const struct source *source, unsigned index, char *text, size_t size)
 {
 	struct hca_gid entry = { 0 };
-	int err = hca_query_gid(source->hca, PORT, index, &entry);
+	int err = hca_query_gid(source->hca, source->port, index, &entry);
 	const uint8_t *raw = entry.gid.raw;
 
 	if (err && err != ENOENT && err != ENODATA)
@@ -222,7 +228,7 @@ static int port_gid(const struct source *source, unsigned index, char *text, siz
 static int gid_type(const struct source *source, unsigned index, char *text, size_t size)
 {
 	struct hca_gid entry;
-	int err = hca_query_gid(source->hca, PORT, index, &entry);
+	int err = hca_query_gid(source->hca, source->port, index, &entry);
 
 	verbs_checked(.what = CHECK_LOOK, .call = "gid_attrs/types");
 	return err ? err : write_text(text, size, entry.type == IBV_GID_TYPE_ROCE_V2
@@ -232,7 +238,7 @@ static int gid_type(const struct source *source, unsigned index, char *text, siz
 static int gid_interface(const struct source *source, unsigned index, char *text, size_t size)
 {
 	struct hca_gid entry;
-	int err = hca_query_gid(source->hca, PORT, index, &entry);
+	int err = hca_query_gid(source->hca, source->port, index, &entry);
 
 	return err ? err : interface_name(source, index, text, size);
 }
@@ -291,27 +297,47 @@ static const struct attribute {
 #undef ATTRIBUTE
 };
 
-/* Does @path match a @name that may end in '#'? Then *index is the number. */
-static bool name_matches(const char *name, const char *path, unsigned *index)
+/*
+ * Does @path match a @name in which each '#' is a number? *index: the last one; *port: the one behind
+ * "ports/", 1 of rows that have none.
+ */
+static bool name_matches(const char *name, const char *path, unsigned *port, unsigned *index)
 {
-	size_t fixed = strcspn(name, "#");
+	const char *begin = name;
 	uint64_t number;
 
+	*port = 1;
 	*index = 0;
-	if (strncmp(name, path, fixed))
-		return false;
-	if (!name[fixed])
-		return !path[fixed];
-	if (!text_number(path + fixed, 0, UINT_MAX, &number))
-		return false;
-	*index = (unsigned)number;
-	return true;
+	for (;; name++) {
+		char digits[12];
+		size_t length;
+
+		if (*name != '#') {
+			if (*name != *path)
+				return false;
+			if (!*name)
+				return true;
+			path++;
+			continue;
+		}
+		length = strcspn(path, "/");
+		if (length >= sizeof(digits))
+			return false;
+		memcpy(digits, path, length);
+		digits[length] = '\0';
+		if (!text_number(digits, 0, UINT_MAX, &number))
+			return false;
+		path += length;
+		*index = (unsigned)number;
+		if (name == begin + strlen("ports/"))
+			*port = (unsigned)number;
+	}
 }
 
-static int attribute_write(const struct attribute *row, const struct verbs_device *device,
+static int attribute_write(const struct attribute *row, const struct verbs_device *device, unsigned port,
 			   unsigned index, char *text, size_t size)
 {
-	struct source source = { .device = device };
+	struct source source = { .device = device, .port = port };
 	struct context *context = NULL;
 	int err;
 
@@ -332,15 +358,31 @@ static int attribute_write(const struct attribute *row, const struct verbs_devic
 	return err;
 }
 
+/* The fabric knows of an HCA what its SM and its cables do, an open device or not. */
+static bool read_of_fabric(const char *class, const struct verbs_device *device, const char *path, char *text,
+			   size_t size)
+{
+	char whole[256], answer[512];
+
+	snprintf(whole, sizeof(whole), "%s/%s/%s", class, device->ibv.name, path);
+	if (hca_read_sysfs(whole, answer, sizeof(answer)))
+		return false;
+	answer[strcspn(answer, "\n")] = '\0';
+	snprintf(text, size, "%s", answer);
+	return true;
+}
+
 static enum attribute_found device_attribute(const char *class, const struct verbs_device *device,
 					     const char *path, char *text, size_t size)
 {
 	const struct attribute *end = attributes + sizeof(attributes) / sizeof(attributes[0]);
-	unsigned index;
+	unsigned port, index;
 
+	if (!device->interface[0] && read_of_fabric(class, device, path, text, size))
+		return ATTRIBUTE_TEXT;
 	for (const struct attribute *row = attributes; row < end; row++)
-		if (!strcmp(row->class, class) && name_matches(row->name, path, &index))
-			return attribute_write(row, device, index, text, size) ? ATTRIBUTE_ABSENT
+		if (!strcmp(row->class, class) && name_matches(row->name, path, &port, &index))
+			return attribute_write(row, device, port, index, text, size) ? ATTRIBUTE_ABSENT
 									     : ATTRIBUTE_TEXT;
 	return ATTRIBUTE_ABSENT;
 }

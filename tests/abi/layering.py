@@ -36,10 +36,11 @@ LAYERS = {
     'image': ['wire', 'base'],
     'fabric': ['image', 'wire', 'base'],
     'ib': ['image', 'config', 'platform', 'base'],
+    'subnet': ['net', 'ib', 'image', 'link', 'config', 'object', 'wire', 'platform', 'tracepoint', 'base'],
     'engine': ['image', 'local', 'transport', 'object', 'trace', 'ethernet', 'link', 'host', 'inject',
                'wire', 'platform', 'tracepoint', 'base'],
     'mad': ['engine', 'net', 'link', 'host', 'wire', 'platform', 'tracepoint', 'base'],
-    'device': ['mad', 'engine', 'local', 'transport', 'link', 'net', 'config', 'object', 'ethernet',
+    'device': ['mad', 'engine', 'local', 'transport', 'link', 'subnet', 'net', 'config', 'object', 'ethernet',
                'check', 'trace', 'wire', 'platform', 'tracepoint', 'base'],
     'cm/protocol': ['wire', 'tracepoint', 'base'],
     'cm/endpoint': ['cm/protocol', 'device', 'mad', 'net', 'wire', 'platform', 'tracepoint', 'base'],
@@ -117,8 +118,8 @@ def bad_edges(root):
 
 
 # The members of the union in object/route.h, and who may name them.
-ARM = re.compile(r'[.>](roce)\.')
-ARM_LAYERS = ('net', 'engine')
+ARM = re.compile(r'\broute(?:\.|->)roce\.|\b(?:route|came|way|back)(?:\.|->)(?:roce|ib)\.')
+ARM_LAYERS = ('net', 'subnet', 'engine')
 ROUTE = ('src/object/route.h', 'src/object/route.c')
 
 

@@ -175,53 +175,72 @@ static bool is_rdma_cm(const struct place *place)
 	return place->class == CLASS_DEV && !*place->rest && !strcmp(place->device, rdma_cm);
 }
 
-/* What @path is to an attribute called @name, which may end in '#' for a number. */
-static enum node_kind attribute_kind(const char *name, const char *path)
+/*
+ * What @path is to an attribute called @name, in which each '#' is a number. *port: the one behind
+ * "ports/"; *index: the last one.
+ */
+static enum node_kind attribute_kind(const char *name, const char *path, unsigned *port, unsigned *index)
 {
-	size_t fixed = strcspn(name, "#"), length = strlen(path);
-	const char *digit;
+	const char *begin = name;
 
-	if (!strncmp(name, path, length) && (!length || name[length] == '/'))
-		return NODE_DIRECTORY;
-	if (strncmp(name, path, fixed))
-		return NODE_ABSENT;
-	if (!name[fixed])
-		return path[fixed] ? NODE_ABSENT : NODE_FILE;
-	for (digit = path + fixed; isdigit((unsigned char)*digit); digit++)
-		;
-	return digit > path + fixed && !*digit ? NODE_FILE : NODE_ABSENT;
+	*port = *index = 0;
+	for (; *path; name++) {
+		if (*name != '#') {
+			if (*name != *path++)
+				return NODE_ABSENT;
+			continue;
+		}
+		if (!isdigit((unsigned char)*path))
+			return NODE_ABSENT;
+		for (*index = 0; isdigit((unsigned char)*path); path++)
+			*index = *index * 10 + (unsigned)(*path - '0');
+		if (name == begin + strlen("ports/"))
+			*port = *index;
+	}
+	if (!*name)
+		return NODE_FILE;
+	return name == begin || *name == '/' ? NODE_DIRECTORY : NODE_ABSENT;
 }
 
 /* How many numbers may stand for '#' in @name: a table of the device's port. */
-static unsigned table_length(struct ibv_context *context, const char *name)
+static unsigned table_length(struct ibv_context *context, const char *name, unsigned number)
 {
 	struct ibv_port_attr port;
 
 	memset(&port, 0, sizeof(port));
-	if (verbs.query_port(context, 1, &port))
+	if (number > UINT8_MAX || verbs.query_port(context, (uint8_t)number, &port))
 		return 0;
 	return (unsigned)(strstr(name, "pkeys") ? port.pkey_tbl_len : port.gid_tbl_len);
 }
 
+static bool ends_in_number(const char *name)
+{
+	return name[strlen(name) - 1] == '#';
+}
+
 /* A GID that is empty can be read, as zeros; it has no type and no interface. */
-static bool entry_is_file(struct ibv_context *context, const char *name, unsigned index)
+static bool entry_is_file(struct ibv_context *context, const char *name, unsigned port, unsigned index)
 {
 	struct ibv_gid_entry entry;
 
 	return !strstr(name, "gid_attrs") ||
-	       !verbs.query_gid(context, 1, index, &entry, 0, sizeof(entry));
+	       !verbs.query_gid(context, port, index, &entry, 0, sizeof(entry));
 }
 
-/* @path fits the attribute @name, which ends in '#': is there an entry of that number? */
-static bool number_is_file(struct ibv_device *device, const char *name, const char *path)
+/* The numbers fit the attribute @name: are there such a port, and such an entry of its table? */
+static bool numbers_are_there(struct ibv_device *device, const char *name, unsigned port, unsigned index)
 {
-	unsigned long index = strtoul(path + strcspn(name, "#"), NULL, 10);
-	struct ibv_context *context = verbs.open_device(device);
+	struct ibv_context *context;
 	bool is;
 
+	if (!strchr(name, '#') || (port == 1 && !ends_in_number(name)))
+		return true;			/* each device has a port 1 */
+	context = verbs.open_device(device);
 	if (!context)
 		return false;
-	is = index < table_length(context, name) && entry_is_file(context, name, (unsigned)index);
+	is = table_length(context, name, port) &&
+	     (!ends_in_number(name) ||
+	      (index < table_length(context, name, port) && entry_is_file(context, name, port, index)));
 	verbs.close_device(context);
 	return is;
 }
@@ -233,12 +252,13 @@ static enum node_kind kind_below(const struct place *place, struct ibv_device *d
 	for (size_t i = 0; i < ATTRIBUTE_COUNT; i++) {
 		const char *name = attributes[i].name;
 		enum node_kind kind;
+		unsigned port, index;
 
 		if (strcmp(attributes[i].class, classes[place->class].attributes))
 			continue;
-		kind = attribute_kind(name, place->rest);
-		if (kind == NODE_FILE && strchr(name, '#') &&
-		    !number_is_file(device, name, place->rest))
+		kind = attribute_kind(name, place->rest, &port, &index);
+		if ((kind == NODE_FILE || (kind == NODE_DIRECTORY && port)) &&
+		    !numbers_are_there(device, kind == NODE_FILE ? name : "ports/#/", port, index))
 			return NODE_ABSENT;
 		if (kind != NODE_ABSENT)
 			return kind;
@@ -378,38 +398,56 @@ static void list_add(struct listing *listing, const char *name, size_t length, e
 	listing->entries[listing->count++].kind = kind;
 }
 
-static void list_numbers(struct listing *listing, struct ibv_device *device, const char *name)
+static void list_numbers(struct listing *listing, struct ibv_device *device, const char *name, unsigned port)
 {
 	struct ibv_context *context = verbs.open_device(device);
-	unsigned length = context ? table_length(context, name) : 0;
+	bool of_table = ends_in_number(name);
+	unsigned first = of_table ? 0 : 1, end;
 	char number[16];
 
-	for (unsigned i = 0; i < length; i++)
-		if (entry_is_file(context, name, i))
+	end = !context ? 0 : of_table ? table_length(context, name, port) : UINT8_MAX;
+	for (unsigned i = first; i < end; i++) {
+		if (!of_table && !table_length(context, name, i))
+			break;			/* the last port */
+		if (!of_table || entry_is_file(context, name, port, i))
 			list_add(listing, number, (size_t)snprintf(number, sizeof(number), "%u", i),
-				 NODE_FILE);
+				 of_table ? NODE_FILE : NODE_DIRECTORY);
+	}
 	if (context)
 		verbs.close_device(context);
+}
+
+/* Where @name goes on behind the components of @path, in which '#' are numbers. */
+static const char *name_behind(const char *name, const char *path)
+{
+	for (; *path; path++)
+		if (*path == '/')
+			name += strcspn(name, "/") + 1;
+	return name + strcspn(name, "/") + 1;
 }
 
 /* The next component of each attribute whose name continues place->rest. */
 static void list_attributes(struct listing *listing, const struct place *place,
 			    struct ibv_device *device)
 {
-	size_t length = strlen(place->rest), n;
+	bool listed = false;
+	size_t n;
 
 	for (size_t i = 0; i < ATTRIBUTE_COUNT; i++) {
 		const char *name = attributes[i].name;
+		unsigned port, index;
 
 		if (strcmp(attributes[i].class, classes[place->class].attributes) ||
-		    attribute_kind(name, place->rest) != NODE_DIRECTORY)
+		    attribute_kind(name, place->rest, &port, &index) != NODE_DIRECTORY)
 			continue;
-		name += length ? length + 1 : 0;
+		if (*place->rest)
+			name = name_behind(name, place->rest);
 		n = strcspn(name, "/");
-		if (*name == '#')
-			list_numbers(listing, device, attributes[i].name);
-		else
+		if (*name != '#')
 			list_add(listing, name, n, name[n] ? NODE_DIRECTORY : NODE_FILE);
+		else if (!listed || ends_in_number(attributes[i].name))
+			list_numbers(listing, device, name[1] ? "ports/#/" : attributes[i].name, port);
+		listed |= *name == '#';
 	}
 }
 

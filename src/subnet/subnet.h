@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A virtual InfiniBand fabric (`verbatim fabric`) as a process at one of its nodes has it: the
+ * node's HCAs as devices, their ports for net/, and the connection by which packets come and go, as
+ * a link. Which fabric and node: VERBATIM_FABRIC, VERBATIM_NODE (ib/client.h).
+ *
+ * When the fabric ends its ports are down. The process attaches again, once a second, to one with
+ * the same file; QPs know nothing of it but what their timers tell them.
+ */
+#ifndef VERBATIM_SUBNET_SUBNET_H
+#define VERBATIM_SUBNET_SUBNET_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/counters.h"
+#include "link/link.h"
+#include "net/port.h"
+
+struct subnet;
+
+/* ---- list.c: without a device open ---- */
+
+struct subnet_device {
+	char name[DEVICE_NAME_MAX];
+	uint64_t guid; /* of the node, network order */
+};
+
+/*
+ * The HCAs of the node, malloc'ed. None where VERBATIM_FABRIC is not set, or, explained, where no
+ * such fabric runs. EINVAL: wrong settings, said; ENOMEM.
+ */
+int subnet_list(struct subnet_device **devices, int *count);
+/* An attribute file below /sys/class/infiniband of one of them: ENOENT, ENODEV. */
+int subnet_sysfs(const char *path, char *text, size_t size);
+
+/* ---- connection.c ---- */
+
+/* *subnet NULL: there is none, by the settings. 0 or errno, explained. */
+int subnet_open(struct subnet **subnet, struct counters *counters);
+void subnet_close(struct subnet *subnet);
+void subnet_abandon(struct subnet *subnet); /* in a fork()ed child */
+/* What the process sends to itself goes by @loopback: set before the first packet. */
+void subnet_set_loopback(struct subnet *subnet, struct link *loopback);
+
+/*
+ * Packets to QPNs of this slot (wire/qpn.h) are for this process. EADDRINUSE: another process of
+ * the fabric, maybe of another network namespace, has it; errno, explained. Nobody receives
+ * meanwhile.
+ */
+int subnet_claim(struct subnet *subnet, uint32_t slot);
+/* A QP is attached to the group at the port (struct ib_way's), once for each. 0; ENOMEM. */
+int subnet_join(struct subnet *subnet, uint16_t port, uint16_t mlid, const uint8_t mgid[16]);
+void subnet_leave(struct subnet *subnet, uint16_t port, uint16_t mlid, const uint8_t mgid[16]);
+/* A packet that came by @way was refused for its key: the port counts it. Never waits. */
+struct subnet_refused {
+	struct ib_way way;
+	bool is_qkey;
+	uint32_t key, source_qpn, dest_qpn;
+	const uint8_t *source, *destination; /* GIDs; if way.has_grh */
+};
+void subnet_refuse(struct subnet *subnet, const struct subnet_refused *refused);
+
+/*
+ * Work of one thread, without locks: ports have changed, or the fabric is gone, or it is time to
+ * look for it. Then subnet_turn() tells net->changed. *watch: its descriptor is to be waited on
+ * from now on, or no more.
+ */
+enum subnet_watch { SUBNET_WATCH_AS_IS, SUBNET_WATCH, SUBNET_UNWATCH };
+bool subnet_is_due(const struct subnet *subnet);
+uint64_t subnet_deadline_ns(const struct subnet *subnet);
+void subnet_turn(struct subnet *subnet, struct net *net, uint64_t now_ns, enum subnet_watch *watch);
+int subnet_fd(const struct subnet *subnet);
+
+/* ---- link.c, port.c ---- */
+
+struct link *subnet_link(struct subnet *subnet);
+/* Of struct port_maker; the owner is the subnet. */
+int subnet_make_ports(void *subnet, struct net *net, const char *name,
+		      struct port *ports[PORTS_MAX], unsigned *count);
+
+#endif

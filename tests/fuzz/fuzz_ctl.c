@@ -13,6 +13,7 @@
 
 #include "../../tools/fabric/console.c"
 #include "../../tools/fabric/console_counter.c"
+#include "../../tools/fabric/console_fault.c"
 #include "../../tools/fabric/data.c"
 #include "../../tools/fabric/issm.c"
 #include "../../tools/fabric/plane.c"

@@ -504,6 +504,14 @@ static void the_lines_of_a_route_have_the_rows_that_decide(void **unused)
 	assert_false(arrived);
 	assert_non_null(strstr(text, "\nsw2: LFT[6] = 255: the subnet manager has not programmed it"));
 	free(text);
+	data.world.fabric->node[SW2].lft[0][6] = 3;
+	text = route(HOST1, 6, 3, PKEY_DEFAULT, 256, &arrived);
+	assert_non_null(strstr(text, "\nsw2: LFT[6] = 3: back to where it came from\n"));
+	free(text);
+	data.world.fabric->node[SW2].lft[0][6] = 1;
+	text = route(HOST1, 6, 3, PKEY_DEFAULT, 256, &arrived);
+	assert_non_null(strstr(text, "\nhost3: a host, which forwards nothing, and LID 6 is not "));
+	free(text);
 	port_of(SW1, 3)->info.neighbor_mtu = 4;
 	text = route(HOST1, 6, 3, PKEY_DEFAULT, 4096, &arrived);
 	assert_non_null(strstr(text, "\nsw1[3]: 4096 bytes are more than the MTU of the link, 2048\n"));

@@ -177,7 +177,7 @@ bool fabric_print_route(const struct fabric *fabric, const struct fabric_questio
 		}
 		if (node->port[flight.port].info.partition_enforcement_inbound &&
 		    node_is_switch(node)) {
-			fprintf(out, "%s[%u]", node->id, flight.port);
+			fprintf(out, "%s: in by [%u]", node->id, flight.port);
 			route_print_pkey(node, flight.port, true, "in", flight.pkey, out);
 			fputc('\n', out);
 		}

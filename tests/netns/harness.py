@@ -126,6 +126,7 @@ def parse(description):
     parser.add_argument('--verify', help='the verify program (default the one of the build)')
     parser.add_argument('--list', action='store_true', help='print the names only')
     parser.add_argument('--keep', action='store_true', help='keep the logs of a good run too')
+    parser.add_argument('--checked', metavar='FILE', help='under verbatim check, whose processes write to FILE')
     parser.add_argument('--reference', metavar='DEV0,DEV1,ADDRESS,MTU', help='run the pairs on two'
                         ' devices of the machine (the kernel\'s rxe) instead: what do others do?')
     chosen = parser.parse_args()
@@ -199,6 +200,8 @@ def main(description, modules, variants=None):
     os.chmod(directory, 0o755)
     place = lab.Lab(None if chosen.reference else library, directory)
     place.verify = find_verify(chosen)
+    if chosen.checked:
+        place.variables['VERBATIM_CHECK'] = 'report=' + os.path.abspath(chosen.checked)
     try:
         for name, make, select in topologies(place, chosen, variants):
             run_topology(tap, name, make, modules, select, chosen)

@@ -12,8 +12,8 @@ HEAD = '''# The rules of `verbatim check`
 Made of src/check/rule.def by tools/check_rules.py. An id is never used again for another rule.
 All are of tier *state*, and on; RV-DEVICE speaks with `--device` alone. "Seen in": public reports of
 programs that made the mistake; tests/check/corpus.c has it as a program of our own, beside one that is right.
-"Written in": man pages of rdma-core and Linux; where they say nothing, a page or source that everybody can read. Clauses of
-IBTA volume 1 stand there only where such a source quotes them.
+"Written in": man pages of rdma-core and Linux; where they say nothing, a page or source that everybody can
+read. Clauses of IBTA volume 1 stand there only where such a source quotes them.
 '''
 RULE = re.compile(r'^RULE\(\w+, "(RV-[A-Z]+-\d+)", [^"]*?, \w+,\n(.*?)\)$', re.M | re.S)
 CASE = re.compile(r'\{ ?"\w+", \w+,\s*"(RV-[A-Z]+-\d+)",\s*"([^"]*)"')

@@ -73,7 +73,7 @@ static unsigned wishes_of(const struct check_record *ask, struct wish wishes[6])
 	return count;
 }
 
-/* Told only: which adapter refuses it at the post, and which at the work, is not known. */
+/* Told only: of the adapters whose limit is known none looks at it at the post. */
 static void look_at_read(struct check_model *model, const struct check_record *post)
 {
 	const struct check_object *qp = check_find(model, post->object);

@@ -89,6 +89,7 @@ struct end {		/* of a connection, as one process tells the other */
 	uint32_t qpn, rkey;
 	uint64_t address;
 	union ibv_gid gid;
+	uint16_t lid;			/* 0 on RoCE */
 };
 
 struct trial {
@@ -125,6 +126,7 @@ static const char *trial_prepare(struct trial *trial, const struct place *place,
 					 .cap = { 4, 4, 1, 1, 0 } };
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = PORT,
 				    .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
+	struct ibv_port_attr port;
 
 	trial->context = open_named(place->device);
 	if (!trial->context)
@@ -146,6 +148,8 @@ static const char *trial_prepare(struct trial *trial, const struct place *place,
 		return "creating a queue pair";
 	errno = ibv_modify_qp(trial->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 			      IBV_QP_ACCESS_FLAGS);
+	if (!errno && !ibv_query_port(trial->context, PORT, &port))
+		end->lid = port.lid;
 	if (errno || ibv_query_gid(trial->context, PORT, (int)place->gid, &end->gid))
 		return "modifying the queue pair to INIT";
 	end->qpn = trial->qp->qp_num;
@@ -159,7 +163,7 @@ static int trial_connect(struct trial *trial, const struct place *place, const s
 	struct ibv_qp_attr rtr = {
 		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_256, .dest_qp_num = peer->qpn,
 		.max_dest_rd_atomic = 1, .min_rnr_timer = 12,
-		.ah_attr = { .is_global = 1, .port_num = PORT,
+		.ah_attr = { .is_global = 1, .port_num = PORT, .dlid = peer->lid,
 			     .grh = { .dgid = peer->gid, .sgid_index = (uint8_t)place->gid,
 				      .hop_limit = 64 } },
 	};

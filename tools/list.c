@@ -36,7 +36,8 @@ static void print_gid(const struct ibv_gid_entry *entry)
 	printf("  gid %-3u %s", entry->gid_index, text);
 	if (entry->ndev_ifindex && if_indextoname(entry->ndev_ifindex, interface))
 		printf("  on %s", interface);
-	printf("  %s\n", entry->gid_type == IBV_GID_TYPE_ROCE_V2 ? "RoCE v2" : "other");
+	printf("  %s\n", entry->gid_type == IBV_GID_TYPE_ROCE_V2 ? "RoCE v2" :
+			 entry->gid_type == IBV_GID_TYPE_IB	? "InfiniBand" : "RoCE v1");
 }
 
 static void print_gids(struct ibv_context *context, int count)

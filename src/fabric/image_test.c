@@ -9,6 +9,7 @@
 #include "base/test_random.h"
 #include "fabric/test_fabric.h"
 #include "image/image.h"
+#include "image/routes.h"
 #include "image/tally.h"
 #include "wire/qpn.h"
 
@@ -409,6 +410,85 @@ static void a_path_that_is_none_is_not_counted(void **unused)
 	fabric_free(world.fabric);
 }
 
+/* Whatever changes between packets, what is kept says the same as a new walk. */
+static void a_route_that_is_kept_is_as_one_that_is_walked(void **unused)
+{
+	static struct image_routes routes;
+	struct tally *tally = calloc(1, sizeof(*tally));
+	unsigned found = 0, forgotten = 0;
+	size_t bytes;
+
+	assert_non_null(tally);
+	world.random = 11;
+	bring_up("make torus 3x3 hosts=1\n");
+	bytes = fabric_image_bytes(world.fabric);
+	world.base = calloc(1, bytes);
+	assert_non_null(world.base);
+	fabric_image_begin(world.fabric, world.base);
+	fabric_image_update(world.fabric, world.base);
+	assert_false(image_routes_open(&routes, world.base, 8, tally));
+	assert_true(image_routes_open(&routes, world.base, bytes, tally));
+	for (unsigned i = 0; i < 20000; i++) {
+		uint32_t from = 9 + pick(9);	/* hosts are behind the switches */
+		const struct image_question question = {
+			.port = image_port_number(&routes.image, from, 1),
+			.slid = world.fabric->node[from].port[1].info.lid,
+			.dlid = (uint16_t)(pick(50) ? 4 + 4 * (9 + pick(9)) : GROUP),
+			.pkey = pick(4) ? PKEY_DEFAULT : 0x0005, .sl = (uint8_t)pick(3),
+			.payload = 128u << pick(7),
+		};
+		const struct image_route *route;
+		uint64_t before = 0;
+		struct image_path path;
+		bool walks;
+
+		if (!pick(400)) {
+			disturb();
+			fabric_image_update(world.fabric, world.base);
+		}
+		walks = image_walk(&routes.image, &question, &path) && question.dlid != GROUP;
+		route = image_route_find(&routes, &question);
+		assert_int_equal(route != NULL, walks);
+		if (!route)
+			continue;
+		found++;
+		assert_int_equal(route->end, path.end[0]);
+		assert_int_equal(route->vl, path.vl);
+		assert_int_equal(route->entry != NULL, path.crossings > 0);
+		if (!route->entry)
+			continue;
+		assert_memory_equal(route->entry->exit, path.exit,
+				    path.crossings * sizeof(*path.exit));
+		before = route->entry->packets;
+		image_route_count(route, 4096);
+		assert_int_equal(route->entry->packets, before + 1);
+		if (!pick(5000)) {
+			tally->used = 0;
+			image_routes_forget(&routes);
+			forgotten++;
+		}
+	}
+	assert_in_range(found, 2000, 19000);
+	assert_true(forgotten > 0);
+	/* When all entries are used, the fabric's process carries it. */
+	image_routes_forget(&routes);
+	memset(tally->entry, 0, sizeof(tally->entry));
+	tally->used = TALLY_ENTRIES;
+	for (uint32_t from = 9; from < 18; from++) {
+		const struct image_question question = {
+			.port = image_port_number(&routes.image, from, 1),
+			.slid = world.fabric->node[from].port[1].info.lid,
+			.dlid = (uint16_t)(4 + 4 * (from == 9 ? 10 : 9)), .pkey = PKEY_DEFAULT,
+		};
+
+		assert_null(image_route_find(&routes, &question));
+	}
+	assert_true(routes.full);
+	free(tally);
+	free(world.base);
+	fabric_free(world.fabric);
+}
+
 static void entries_of_a_tally_are_found_again_until_all_are_used(void **unused)
 {
 	struct tally *tally = calloc(1, sizeof(*tally));
@@ -439,6 +519,7 @@ int main(void)
 		cmocka_unit_test(a_walk_says_what_packets_do),
 		cmocka_unit_test(no_number_of_an_image_is_believed),
 		cmocka_unit_test(a_path_that_is_none_is_not_counted),
+		cmocka_unit_test(a_route_that_is_kept_is_as_one_that_is_walked),
 		cmocka_unit_test(entries_of_a_tally_are_found_again_until_all_are_used),
 	};
 

@@ -64,7 +64,7 @@ void subnet_note_change(struct subnet *subnet, uint64_t events, const struct ctl
 void subnet_note_end(struct subnet *subnet);
 /* Do packets of that group to the port come back to us? */
 bool subnet_is_joined(struct subnet *subnet, uint16_t port, uint16_t mlid);
-/* Texts end where they have to, whoever wrote them. */
+/* Texts end where they have to, and codes are some that there are, whoever wrote them. */
 void subnet_bound_port(struct ctl_port *port);
 extern const struct link_ops subnet_link_ops;
 

@@ -27,6 +27,12 @@ void subnet_bound_port(struct ctl_port *port)
 		port->gids = CTL_GIDS_MAX;
 	if (!port->gids)
 		port->gids = 1;
+	if (port->mtu_active < IBV_MTU_256 || port->mtu_active > IBV_MTU_4096)
+		port->mtu_active = IBV_MTU_256;
+	if (port->mtu_cap < IBV_MTU_256 || port->mtu_cap > IBV_MTU_4096)
+		port->mtu_cap = IBV_MTU_256;
+	if (port->state > IBV_PORT_ACTIVE_DEFER)
+		port->state = PORT_STATE_DOWN;
 }
 
 static void list_take(void *context, const struct ctl_head *head, const char *body)

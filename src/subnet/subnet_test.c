@@ -564,6 +564,33 @@ static void wait_for_end(void)
 	assert_true(subnet_is_due(subnet));
 }
 
+/* It may be another user's. */
+static void what_a_port_cannot_be_is_not_believed(void **state)
+{
+	struct port *ports[PORTS_MAX];
+	struct port_state query;
+	struct datagram got[4];
+	enum subnet_watch watch;
+	unsigned count;
+
+	assert_int_equal(net_get_ports(&net, "vb_ib0", ports, &count), 0);
+	memset(&fake.port[0], 0xff, sizeof(fake.port[0]));
+	fake.port[0].hca = 0;
+	fake.port[0].number = 1;
+	fake_say(fake.client, CTL_CHANGED, 0, UINT64_MAX, &fake.port[0], sizeof(fake.port[0]));
+	assert_int_equal(receive_for(got, 4), 0);
+	subnet_turn(subnet, &net, clock_now_ns(), &watch);
+	assert_int_equal(raised_count, 7);
+	port_query(ports[0], &query);
+	assert_in_range(query.mtu, IBV_MTU_256, IBV_MTU_4096);
+	assert_in_range(query.mtu_max, IBV_MTU_256, IBV_MTU_4096);
+	assert_in_range(query.state, IBV_PORT_NOP, IBV_PORT_ACTIVE_DEFER);
+	assert_int_equal(ports[0]->gids, 2);
+	assert_int_equal(ports[0]->pkeys, 4);
+	for (unsigned i = 0; i < count; i++)
+		net_put_port(&net, ports[i]);
+}
+
 static void when_the_fabric_ends_ports_are_down_until_it_is_back(void **state)
 {
 	struct port *ports[PORTS_MAX];
@@ -621,6 +648,7 @@ int main(void)
 		AT_FABRIC(groups_are_said_once_and_loop_back),
 		AT_FABRIC(a_slot_of_another_process_is_busy),
 		AT_FABRIC(changes_are_raised_after_the_port_says_so),
+		AT_FABRIC(what_a_port_cannot_be_is_not_believed),
 		AT_FABRIC(when_the_fabric_ends_ports_are_down_until_it_is_back),
 	};
 

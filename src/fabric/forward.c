@@ -279,8 +279,12 @@ enum discard forward_entry(const struct fabric_node *node, const struct flight *
 
 	if (!flight_is_smp(flight) && port->info.port_state < FABRIC_PORT_ARMED)
 		return DISCARD_DOWN;
-	return pkey_passes(node, in, port->info.partition_enforcement_inbound, flight) ?
-	       DISCARD_NONE : DISCARD_PKEY;
+	/* A limited member may send: which of two members is full, is seen where it leaves. */
+	if (!flight_is_smp(flight) && node_is_switch(node) &&
+	    port->info.partition_enforcement_inbound &&
+	    port_find_partition(node, in, flight->pkey) == port_pkeys(node, in))
+		return DISCARD_PKEY;
+	return DISCARD_NONE;
 }
 
 /* A switch cannot pass on what came in by this port. */

@@ -251,6 +251,8 @@ static inline bool pkeys_match(uint16_t a, uint16_t b)
 }
 /* The row of a port's table that lets a P_Key through; the size of the table: none does. */
 unsigned port_find_pkey(const struct fabric_node *node, unsigned port, uint16_t pkey);
+/* The same, of any member of the partition. */
+unsigned port_find_partition(const struct fabric_node *node, unsigned port, uint16_t pkey);
 uint8_t node_lft(const struct fabric_node *node, uint16_t lid);
 /* The ports to which a switch copies packets to an MLID; false: it has none. @mask: a bit a port.
  */

@@ -206,6 +206,15 @@ unsigned port_find_pkey(const struct fabric_node *node, unsigned port, uint16_t 
 	return index;
 }
 
+unsigned port_find_partition(const struct fabric_node *node, unsigned port, uint16_t pkey)
+{
+	unsigned index = 0, count = port_pkeys(node, port);
+
+	while (index < count && ((port_pkey(node, &node->port[port], index) ^ pkey) & 0x7fff))
+		index++;
+	return pkey & 0x7fff ? index : count;
+}
+
 unsigned port_vls(const struct fabric_port *port)
 {
 	static const uint8_t by_code[] = { 1, 1, 2, 4, 8, 15 };

@@ -308,6 +308,47 @@ static void a_switch_that_enforces_partitions_lets_no_other_through(void **unuse
 	assert_int_equal(got.port_xmit_constraint_errors, 1);
 }
 
+/* Limited members may send to full ones: the port of a switch by which they come in has their key. */
+static void a_limited_member_may_send_through_a_switch_that_enforces(void **unused)
+{
+	const struct fabric_address to = { .lid = 6, .qpn = 1, .qkey = QKEY_GSI, .pkey_index = 1 };
+	uint8_t limited[SMP_DATA_BYTES] = { 0xff, 0xff, 0x00, 0x09 };
+	uint8_t full[SMP_DATA_BYTES] = { 0xff, 0xff, 0x80, 0x09 };
+	uint8_t mad[MAD_BYTES] = { 1, 0x0a, 1, 1 };
+	struct ib_port_info info;
+
+	pma_finish(NULL);
+	pma_begin(NULL);
+	assert_int_equal(test_smp(&world, "", MAD_METHOD_SET, 0x16, 0, limited), 0);
+	assert_int_equal(test_smp(&world, "132", MAD_METHOD_SET, 0x16, 0, full), 0);
+	assert_int_equal(test_smp(&world, "1", MAD_METHOD_SET, 0x16, 1u << 16, limited), 0);
+	assert_int_equal(test_smp(&world, "13", MAD_METHOD_SET, 0x16, 2u << 16, full), 0);
+	for (unsigned at = 0; at < 2; at++) {
+		const char *path = at ? "13" : "1";
+		unsigned port = at ? 2 : 1;
+
+		test_port_info(&world, path, port, &info);
+		info.port_state = info.port_physical_state = 0;
+		info.partition_enforcement_outbound = at;
+		info.partition_enforcement_inbound = !at;
+		assert_int_equal(test_set_port_info(&world, path, port, &info), 0);
+	}
+	for (unsigned both_limited = 0; both_limited < 2; both_limited++) {
+		if (both_limited)
+			assert_int_equal(test_smp(&world, "13", MAD_METHOD_SET, 0x16, 2u << 16,
+						  limited), 0);
+		world.node = FABRIC_NONE;
+		assert_int_equal(fabric_send(world.fabric, HOST1, 1, mad, &to, world.now_us), 0);
+		assert_int_equal(world.node == HOST4, !both_limited);
+	}
+	/* A key of another partition does not come in. */
+	full[3] = 8;
+	assert_int_equal(test_smp(&world, "1", MAD_METHOD_SET, 0x16, 1u << 16, full), 0);
+	world.node = FABRIC_NONE;
+	fabric_send(world.fabric, HOST1, 1, mad, &to, world.now_us);
+	assert_int_not_equal(world.node, HOST4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -319,6 +360,7 @@ int main(void)
 		cmocka_unit_test(a_switch_that_enforces_partitions_lets_no_other_through),
 		cmocka_unit_test(what_is_lost_is_counted_where_it_is_lost),
 		cmocka_unit_test(what_is_lost_has_its_reason_in_the_details),
+		cmocka_unit_test(a_limited_member_may_send_through_a_switch_that_enforces),
 	};
 
 	return cmocka_run_group_tests(tests, pma_begin, pma_finish);

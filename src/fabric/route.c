@@ -26,7 +26,8 @@ static const char *route_state(const struct fabric_port *port)
 static void route_print_pkey(const struct fabric_node *node, unsigned port, bool enforced,
 			     const char *way, uint16_t pkey, FILE *out)
 {
-	unsigned index = port_find_pkey(node, port, pkey);
+	unsigned index = strcmp(way, "in") ? port_find_pkey(node, port, pkey) :
+					     port_find_partition(node, port, pkey);
 
 	if (!enforced || !node_is_switch(node))
 		return;

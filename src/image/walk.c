@@ -96,7 +96,7 @@ static uint8_t image_byte(const struct image *image, uint64_t offset)
 }
 
 static bool image_pkey_passes(const struct image *image, const struct image_port *port,
-			      uint16_t pkey)
+			      uint16_t pkey, bool inbound)
 {
 	for (unsigned i = 0; i < port->pkeys; i++) {
 		uint16_t row;
@@ -104,7 +104,8 @@ static bool image_pkey_passes(const struct image *image, const struct image_port
 		if (!image_has(image, port->pkey + 2u * i, sizeof(row)))
 			return false;
 		memcpy(&row, image->base + port->pkey + 2u * i, sizeof(row));
-		if (row & 0x7fff && !((row ^ pkey) & 0x7fff) && (row | pkey) & 0x8000)
+		if (row & 0x7fff && !((row ^ pkey) & 0x7fff) &&
+		    (inbound || (row | pkey) & 0x8000))
 			return true;
 	}
 	return false;
@@ -130,8 +131,8 @@ static bool walk_cross(struct walk *walk, const struct image_node *node, uint32_
 	if (vl >= out.vls || vl == VL_NONE || out.mtu > 5 || question->payload > 128u << out.mtu)
 		return false;
 	if ((node->is_switch && out.enforces_out &&
-	     !image_pkey_passes(image, &out, question->pkey)) ||
-	    (in.enforces_in && !image_pkey_passes(image, &in, question->pkey)))
+	     !image_pkey_passes(image, &out, question->pkey, false)) ||
+	    (in.enforces_in && !image_pkey_passes(image, &in, question->pkey, true)))
 		return false;
 	path->vl = vl;
 	path->exit[path->crossings++] = exit;

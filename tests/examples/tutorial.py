@@ -6,6 +6,7 @@ simulated world, the same to the byte, and have the packets and calls of a run. 
 
 	tutorial.py --pictures		makes the pictures anew, with build/ (make pictures)
 """
+import concurrent.futures
 import os
 import re
 import subprocess
@@ -235,6 +236,34 @@ def subnet_differs(folder, directory):
     return 'nothing is shown by ' + empty[0] if empty else ''
 
 
+FABRIC_PAGES = ('manager', 'cable', 'partitions')
+
+
+def fabric_page_differs(page, directory):
+    """Its commands as one script, as a reader would type them into one shell; what it shows is among
+    what they say, in this order, numbers aside. (The Chinese page's are the same: tests/docs/run.)"""
+    os.makedirs(os.path.join(directory, 'build'))
+    os.symlink(os.path.dirname(VERBATIM), os.path.join(directory, 'build', 'bin'))
+    environment = dict(os.environ, TMPDIR=directory, HOME=directory, VERBATIM_CONFIG='', LC_ALL='C',
+                       PATH=os.environ['PATH'] + ':/usr/sbin:/sbin')
+    environment.pop('XDG_RUNTIME_DIR', None)
+    text = text_of(PAGES, page + '.md')
+    fences = re.findall(r'^```output\n(.*?)^```$', text, re.S | re.M)
+    plain = re.sub(r'^```.*?^```$', '', text, flags=re.S | re.M)
+    typed = [line for line in re.findall(r'^    (.+)', plain, re.M)
+             if not line.startswith(('sudo apt ', 'make lib'))]
+    script = 'set -em\ntrap "kill \\$(jobs -p) 2>/dev/null || :" EXIT\n' + '\n'.join(typed)
+    done = subprocess.run(['bash', '-c', script], cwd=directory, stdout=subprocess.PIPE, timeout=90,
+                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, env=environment)
+    found = [line.strip() for line in shape(done.stdout)]
+    wanted = [line.strip() for fence in fences for line in shape(fence)]
+    if done.returncode or len(fences) < 3:
+        return 'status %d\n%s' % (done.returncode, done.stdout[-3000:])
+    rest = iter(found)
+    missing = [row for row in wanted if not any(row in line for line in rest)]
+    return 'not said, or not in this order: %s\n%s' % (missing[0], done.stdout[-6000:]) if missing else ''
+
+
 def steps():
     return sorted(name[:-2] for name in os.listdir(PROGRAMS) if re.match(r'\d\d_.*\.c$', name))
 
@@ -268,6 +297,12 @@ def main():
     for folder in ('tutorial', 'tutorial.zh'):
         check('the commands of %s/subnet.md run, and show its packets' % folder,
               subnet_differs(folder, os.path.join(scratch, 'subnet-' + folder)))
+    if os.environ.get('TEST_LONG'):
+        with concurrent.futures.ThreadPoolExecutor() as pool:       # mostly they wait
+            jobs = {page: pool.submit(fabric_page_differs, page, os.path.join(scratch, 'page-' + page))
+                    for page in FABRIC_PAGES}
+            for page, job in jobs.items():
+                check('the commands of %s.md run, and say what it shows' % page, job.result())
     program = os.path.join(scratch, 'solution_counter')
     if check('solution_counter compiles without a warning',
              build(os.path.join(PROGRAMS, 'solution_counter.c'), program)):

@@ -6,8 +6,9 @@
  *
  *	a queue beyond QUEUE_HIGH	who sends to it is not read until it is below QUEUE_LOW:
  *					that one's socket gets full, and nothing is lost
- *	for longer than STALL_US	its program does not read: what it has no room for is
- *					discarded until it does, and who waited goes on
+ *	and nothing is read of it	its program does not read: what it has no room for is
+ *	for STALL_US, or too little	discarded until it does, and who waited goes on
+ *	for HELD_US
  *	beyond QUEUE_HARD, QUEUES_ALL	discarded in any case
  *
  * Packets to one program are written together, when those of the sender's batch are all on their
@@ -35,6 +36,7 @@
 #define QUEUE_HARD	(32u << 20)
 #define QUEUES_ALL	(256u << 20)
 #define STALL_US	500000u
+#define HELD_US		5000000u
 #define UD_SERVICE	3u		/* the upper three bits of an opcode */
 #define DETH_SOURCE_QP	5u		/* byte of the DETH */
 #define GRH_DGID	24u
@@ -65,6 +67,7 @@ struct attached {
 	struct attached *waits_for;
 	struct list full;		/* of the plane, if it has waiters */
 	uint64_t since_us;		/* it has had waiters */
+	uint64_t read_us;		/* some of it was read, or it has had waiters since */
 	bool stalled;
 	uint64_t sent, received, refused, discarded;
 	struct plane_tally *tally;	/* of packets that it hands over by itself; or NULL */
@@ -392,7 +395,7 @@ static void data_pause(struct attached *sender, struct attached *receiver)
 		return;
 	if (list_empty(&receiver->waiters)) {
 		list_add_tail(&room->plane->full, &receiver->full);
-		receiver->since_us = room->now_us;
+		receiver->since_us = receiver->read_us = room->now_us;
 	}
 	sender->waits_for = receiver;
 	list_add_tail(&receiver->waiters, &sender->waiting);
@@ -400,10 +403,12 @@ static void data_pause(struct attached *sender, struct attached *receiver)
 	visitor_watch(sender->visitor);
 }
 
-void data_drained(struct visitor *visitor)
+void data_drained(struct visitor *visitor, bool some)
 {
 	struct attached *attached = visitor->attached;
 
+	if (some)
+		attached->read_us = visitor->room->now_us;
 	if (visitor->queued > QUEUE_LOW)
 		return;
 	attached->stalled = false;
@@ -423,6 +428,13 @@ static void data_stall(struct attached *attached)
 		 visitor->program, (int)visitor->pid);
 }
 
+static uint64_t data_stalls_us(const struct attached *attached)
+{
+	uint64_t none_us = attached->read_us + STALL_US, little_us = attached->since_us + HELD_US;
+
+	return none_us < little_us ? none_us : little_us;
+}
+
 uint64_t data_deadline_us(const struct room *room)
 {
 	uint64_t next_us = FABRIC_NEVER;
@@ -431,7 +443,7 @@ uint64_t data_deadline_us(const struct room *room)
 	if (!room->plane)
 		return next_us;
 	list_for_each(at, &room->plane->full) {
-		uint64_t due_us = list_entry(at, struct attached, full)->since_us + STALL_US;
+		uint64_t due_us = data_stalls_us(list_entry(at, struct attached, full));
 
 		next_us = due_us < next_us ? due_us : next_us;
 	}
@@ -692,7 +704,7 @@ void data_timer(struct room *room)
 	list_for_each_safe(at, next, &plane->full) {
 		struct attached *attached = list_entry(at, struct attached, full);
 
-		if (attached->since_us + STALL_US <= room->now_us)
+		if (data_stalls_us(attached) <= room->now_us)
 			data_stall(attached);
 	}
 	if (!plane->changed)

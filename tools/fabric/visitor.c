@@ -111,6 +111,8 @@ static unsigned visitor_write_many(struct visitor *visitor)
 
 void visitor_flush(struct visitor *visitor)
 {
+	unsigned before = visitor->letters;
+
 	while (!list_empty(&visitor->queue)) {
 		struct letter *letter = list_entry(visitor->queue.next, struct letter, node);
 		struct iovec iov = { .iov_base = letter->data, .iov_len = letter->bytes };
@@ -123,7 +125,7 @@ void visitor_flush(struct visitor *visitor)
 	}
 	visitor_watch(visitor);
 	if (visitor->attached)
-		data_drained(visitor);
+		data_drained(visitor, visitor->letters < before);
 }
 
 /* In its order, behind what it has not read. False: it does not fit. */

@@ -61,8 +61,8 @@ void visitor_end(struct visitor *visitor, int status, uint64_t value, const char
 void data_attach(struct visitor *visitor, uint32_t host);
 /* One batch of an attached program's messages. False: there is nothing more, or it has gone. */
 bool data_read(struct visitor *visitor);
-/* Its queue has been written, as far as it could be: senders that wait may go on. */
-void data_drained(struct visitor *visitor);
+/* Its queue has been written, as far as it could be, or not at all: senders that wait may go on. */
+void data_drained(struct visitor *visitor, bool some);
 void data_detach(struct visitor *visitor);
 /* Of an attached program, for the console. */
 void data_describe(const struct visitor *visitor, FILE *out);

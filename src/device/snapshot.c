@@ -150,6 +150,9 @@ static void snapshot_describe_path(struct hca *hca, struct qp *qp, struct snapsh
 	if (qp->route.loopback && engine_has_slot(&hca->engine, qpn_slot(path->qpn))) {
 		path->way = "itself";
 		path->why = "a QP of the same process";
+	} else if (qp->route.link == ROUTE_IB) {
+		path->way = "fabric";
+		path->why = "by LID, hop by hop";
 	} else {
 		path->way = way_names[local_way(&hca->engine.local, qp, &path->why)];
 		if (qp->state != IBV_QPS_RTS)

@@ -47,7 +47,7 @@ struct snapshot_queue {
 
 /* Where requests go. Connected QPs, from RTR on; others: NULL. */
 struct snapshot_path {
-	const char *way, *why;		/* "mapped" "copied" "ring" "udp" "itself", and the reason, or "" */
+	const char *way, *why;		/* "mapped" "copied" "ring" "udp" "fabric" "itself", and why */
 	uint8_t address[16];
 	uint32_t qpn;
 	uint32_t window_bytes, in_flight_bytes;	/* shared by all QPs to that process */

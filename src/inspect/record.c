@@ -84,7 +84,10 @@ void record_address(struct record *record, const char *name, const uint8_t addre
 	bool ipv4 = ip_addr_is_ipv4(address);
 	char text[INET6_ADDRSTRLEN] = "";
 
-	inet_ntop(ipv4 ? AF_INET : AF_INET6, address + (ipv4 ? 12 : 0), text, sizeof(text));
+	if (ip_addr_is_lid(address))
+		snprintf(text, sizeof(text), "LID %u", address[14] << 8 | address[15]);
+	else
+		inet_ntop(ipv4 ? AF_INET : AF_INET6, address + (ipv4 ? 12 : 0), text, sizeof(text));
 	record_text(record, name, text);
 }
 

@@ -33,7 +33,8 @@ struct subnet_end *subnet_find_end(struct subnet *subnet, uint16_t port)
 	return NULL;
 }
 
-static void end_set(struct subnet_end *end, const struct ctl_port *now)
+static void end_set(struct subnet *subnet, struct subnet_end *end, const struct ctl_port *now)
+	REQUIRES(subnet->lock)
 {
 	end->now = *now;
 	atomic_store(&end->address, (now->lid & 0xffff) | (now->lmc & 7) << 16 |
@@ -47,7 +48,7 @@ void subnet_note_change(struct subnet *subnet, uint64_t events, const struct ctl
 	if (!end)
 		return;
 	lock_acquire(&subnet->lock);
-	end_set(end, port);
+	end_set(subnet, end, port);
 	end->events |= (uint32_t)events;
 	end->changed = true;
 	lock_release(&subnet->lock);
@@ -73,7 +74,7 @@ static void ends_go_down(struct subnet *subnet) REQUIRES(subnet->lock)
 			end->events |= 1u << CTL_EVENT_PORT_ERROR;
 		now.state = PORT_STATE_DOWN;
 		now.phys_state = PHYS_POLLING;
-		end_set(end, &now);
+		end_set(subnet, end, &now);
 		end->changed = true;
 	}
 }
@@ -171,7 +172,7 @@ int subnet_open(struct subnet **opened, struct counters *counters)
 	subnet->end_count = attached->count;
 	for (unsigned i = 0; i < attached->count; i++) {
 		subnet->end[i].port = IB_WAY_PORT(attached->port[i].hca, attached->port[i].number);
-		end_set(&subnet->end[i], &attached->port[i]);
+		end_set(subnet, &subnet->end[i], &attached->port[i]);
 	}
 	free(attached);
 	atomic_store(&subnet->up, true);
@@ -426,7 +427,7 @@ static void ends_come_back(struct subnet *subnet, const struct attached *attache
 		if (!end)
 			continue;
 		end->events |= events_between(&end->now, now) | attached->events[i];
-		end_set(end, now);
+		end_set(subnet, end, now);
 		end->changed = true;
 	}
 }

@@ -133,8 +133,8 @@ static void do_connect(unsigned at, uint32_t qpn, const char *hex, int rnr, int 
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET, .port_num = 1, .qkey = QKEY,
 		.qp_access_flags = rc || is_xrc(qp) ? ACCESS : ACCESS & ~IBV_ACCESS_REMOTE_ATOMIC,
 		.path_mtu = mtu, .dest_qp_num = qpn, .rq_psn = 77, .sq_psn = 77,
-		.max_dest_rd_atomic = 4, .max_rd_atomic = 4, .min_rnr_timer = 1, .timeout = 12,
-		.retry_cnt = 2, .rnr_retry = rnr,
+		.max_dest_rd_atomic = 4, .max_rd_atomic = 4, .min_rnr_timer = 1, .timeout = 14,
+		.retry_cnt = 4, .rnr_retry = rnr,
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 64, .sgid_index = 1 } } };
 	int err = ibv_modify_qp(qp, &attr, IBV_QP_STATE);
 

@@ -73,5 +73,5 @@ uint64_t check_enter(uint64_t object)
 void check_leave(void)
 {
 	if (own_slot)
-		atomic_store(&own_slot->object, 0);
+		atomic_store_explicit(&own_slot->object, 0, memory_order_release);
 }

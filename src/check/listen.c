@@ -218,8 +218,8 @@ int check_take_at(struct check_record *record, const void *site, const void *fra
 	lock_acquire(&check_lock);
 	is_inside = true;
 	record->stack = check_stack_take_at(site, frame);
-	record->sequence = atomic_load(&posts) + 1;
-	atomic_store(&posts, record->sequence);
+	record->sequence = atomic_load_explicit(&posts, memory_order_relaxed) + 1;
+	atomic_store_explicit(&posts, record->sequence, memory_order_release);
 	check_model_take(&checked, record);
 	err = checked.refusal;
 	is_inside = false;

@@ -11,7 +11,7 @@
 static int post_send_traced(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	CALL();
-	uint64_t began_ns = tracepoint_now_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	int err = 0;
 
 	if (check_is_on())
@@ -24,7 +24,7 @@ static int post_send_traced(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ib
 		verbs_check_sends_failed("ibv_post_send", qp, *bad, err);
 	if (check_is_on())
 		check_leave();
-	if (trace_wants(TRACE_CALLS))
+	if (began_ns && trace_wants(TRACE_CALLS))
 		verbs_trace_sends("ibv_post_send", qp, wr, err ? *bad : NULL, began_ns, err);
 	trace_throttle();
 	return err;
@@ -33,7 +33,7 @@ static int post_send_traced(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ib
 static int post_recv_traced(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	CALL();
-	uint64_t began_ns = tracepoint_now_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	int err;
 
 	if (check_is_on())
@@ -44,7 +44,7 @@ static int post_recv_traced(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ib
 		verbs_check_receives_failed("ibv_post_recv", qp, *bad, err);
 	if (check_is_on())
 		check_leave();
-	if (trace_wants(TRACE_CALLS))
+	if (began_ns && trace_wants(TRACE_CALLS))
 		verbs_trace_receives("ibv_post_recv", to_qp(qp)->number, wr, err ? *bad : NULL, began_ns, err);
 	trace_throttle();
 	return err;
@@ -53,7 +53,7 @@ static int post_recv_traced(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ib
 static int post_srq_recv_traced(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	CALL();
-	uint64_t began_ns = tracepoint_now_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	int err;
 
 	if (check_is_on())
@@ -64,7 +64,7 @@ static int post_srq_recv_traced(struct ibv_srq *srq, struct ibv_recv_wr *wr, str
 		verbs_check_receives_failed("ibv_post_srq_recv", srq, *bad, err);
 	if (check_is_on())
 		check_leave();
-	if (trace_wants(TRACE_CALLS))
+	if (began_ns && trace_wants(TRACE_CALLS))
 		verbs_trace_receives("ibv_post_srq_recv", 0, wr, err ? *bad : NULL, began_ns, err);
 	trace_throttle();
 	return err;
@@ -93,7 +93,7 @@ static int poll_cq_traced(struct ibv_cq *cq, int count, struct ibv_wc *wc)
 static int req_notify_traced(struct ibv_cq *cq, int solicited_only)
 {
 	CALL();
-	uint64_t began_ns = tracepoint_now_ns();
+	uint64_t began_ns = tracepoint_began_ns();
 	int err = 0;
 
 	if (check_is_on())

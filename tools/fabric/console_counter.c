@@ -171,8 +171,14 @@ int console_word_metrics(struct room *room, int count, char **word, FILE *out)
 						       &per_second)); i++) {
 		bool data = !strcmp(counter, "port_xmit_data") || !strcmp(counter, "port_rcv_data");
 
-		snprintf(name, sizeof(name), "infiniband_%s%s%s_total",
-			 strncmp(counter, "port_", 5) ? "port_" : "", counter, data ? "_bytes" : "");
+		size_t length = strlen(counter);
+
+		/* A metric does not say in its name that it is a counter: promtool check metrics. */
+		if (length > 8 && !strcmp(counter + length - 8, "_counter"))
+			length -= 8;
+		snprintf(name, sizeof(name), "infiniband_%s%.*s%s_total",
+			 strncmp(counter, "port_", 5) ? "port_" : "", (int)length, counter,
+			 data ? "_bytes" : "");
 		fprintf(out, "# HELP %s Counter %s of the port.\n# TYPE %s counter\n", name, counter,
 			name);
 		metric_ports(room, name, i, metric_counter, out);

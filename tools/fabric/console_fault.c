@@ -152,7 +152,7 @@ int console_word_guid(struct room *room, int count, char **word, FILE *out)
 	struct fabric_node_info info;
 	struct fabric_port_info port;
 	struct end end;
-	uint64_t guid;
+	uint64_t guid = 0;
 
 	if (count < 2 || count > 3 || (count == 3 && !fault_number(word[2], 1, UINT64_MAX, &guid))) {
 		fprintf(out, "expected Guid NODE, or NODE[PORT], or Guid NODE GUID\n");
@@ -176,7 +176,7 @@ int console_word_baselid(struct room *room, int count, char **word, FILE *out)
 	struct fabric_port_info port;
 	struct fabric_node_info info;
 	struct end end;
-	uint64_t lid;
+	uint64_t lid = 0;
 
 	if (count < 2 || count > 3 || (count == 3 && !fault_number(word[2], 0, 0xbfff, &lid))) {
 		fprintf(out, "expected Baselid NODE, or NODE[PORT], and a LID to hold, or 0\n");

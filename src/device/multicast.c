@@ -20,9 +20,7 @@
 #include "platform/netdev.h"
 #include "subnet/subnet.h"
 #include "transport/drop.h"
-
-#define LID_MULTICAST	0xc000u
-#define LID_PERMISSIVE	0xffffu
+#include "wire/smp.h"
 
 struct multicast_group {
 	struct list node;
@@ -187,7 +185,7 @@ int hca_attach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 			"(ff00::/8 or ::ffff:224.0.0.0/4)");
 		return EINVAL;
 	}
-	if (port->ib_port && (lid < LID_MULTICAST || lid == LID_PERMISSIVE)) {
+	if (port->ib_port && !lid_is_multicast(lid)) {
 		explain_refused_of("ibv_attach_mcast", EINVAL, OF(QP, qp->number),
 				   "ibv_attach_mcast: qp 0x%06x: lid 0x%04x is of no multicast group (0xc000 to "
 				   "0xfffe): the SA says which it is (MCMemberRecord: mlid; "

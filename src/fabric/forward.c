@@ -29,7 +29,7 @@ static bool flight_is_smp(const struct flight *flight)
 
 static bool flight_is_multicast(const struct flight *flight)
 {
-	return flight->dlid >= LID_MULTICAST && flight->dlid != LID_PERMISSIVE;
+	return lid_is_multicast(flight->dlid);
 }
 
 static bool flight_is_directed(const struct flight *flight)

@@ -21,7 +21,6 @@
 #define RETRY_NS 1000000000ull
 #define RETRY_PATIENCE_MS 1000u /* the worker has other work, too */
 #define SAY_PATIENCE_MS 1000
-#define LID_MULTICAST 0xc000u
 
 /* ---- ports ---- */
 
@@ -125,8 +124,8 @@ static void attach_take(void *context, const struct ctl_head *head, const char *
 static int subnet_attach(const struct subnet *subnet, unsigned patience_ms, int *fd,
 			 struct attached *attached, uint64_t *file_hash, char why[PLACE_WHY_MAX])
 {
-	const struct ctl_head head = {.kind = CTL_ATTACH, .bytes = sizeof(struct ctl_place)};
-	struct ctl_place place = {.port = 0};
+	const struct ctl_head head = { .kind = CTL_ATTACH, .bytes = sizeof(struct ctl_place) };
+	struct ctl_place place = { .port = 0 };
 	int err = ib_connect(subnet->binding.fabric, fd, why);
 
 	if (err)
@@ -228,7 +227,7 @@ static void claim_take(void *context, const struct ctl_head *head, const char *b
 static int claim_at(int fd, uint32_t slot, unsigned patience_ms, ib_take *take, void *context,
 		    char why[PLACE_WHY_MAX])
 {
-	const struct ctl_head head = {.kind = CTL_SLOT, .value = slot};
+	const struct ctl_head head = { .kind = CTL_SLOT, .value = slot };
 
 	return ib_ask_within(fd, patience_ms, &head, NULL, take, context, NULL, why);
 }
@@ -266,15 +265,15 @@ int subnet_claim(struct subnet *subnet, uint32_t slot)
 static int connection_say(int fd, enum ctl_kind kind, uint64_t value, const void *body,
 			  size_t bytes, int patience_ms)
 {
-	struct ctl_head head = {.magic = CTL_MAGIC,
-				.version = CTL_VERSION,
-				.kind = (uint16_t)kind,
-				.bytes = (uint32_t)bytes,
-				.value = value};
-	struct iovec iov[2] = {{.iov_base = &head, .iov_len = sizeof(head)},
-			       {.iov_base = (void *)(uintptr_t)body, .iov_len = bytes}};
-	struct msghdr message = {.msg_iov = iov, .msg_iovlen = 2};
-	struct pollfd pollfd = {.fd = fd, .events = POLLOUT};
+	struct ctl_head head = { .magic = CTL_MAGIC,
+				 .version = CTL_VERSION,
+				 .kind = (uint16_t)kind,
+				 .bytes = (uint32_t)bytes,
+				 .value = value };
+	struct iovec iov[2] = { { .iov_base = &head, .iov_len = sizeof(head) },
+				{ .iov_base = (void *)(uintptr_t)body, .iov_len = bytes } };
+	struct msghdr message = { .msg_iov = iov, .msg_iovlen = 2 };
+	struct pollfd pollfd = { .fd = fd, .events = POLLOUT };
 
 	for (;;) {
 		if (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
@@ -288,8 +287,9 @@ static int connection_say(int fd, enum ctl_kind kind, uint64_t value, const void
 
 static int connection_say_group(int fd, const struct subnet_group *group, bool join)
 {
-	struct ctl_group body = {
-		.hca = group->port >> 8, .port = group->port & 0xff, .mlid = group->mlid};
+	struct ctl_group body = { .hca = group->port >> 8,
+				  .port = group->port & 0xff,
+				  .mlid = group->mlid };
 
 	memcpy(body.mgid, group->mgid, sizeof(body.mgid));
 	return connection_say(fd, CTL_GROUP, join, &body, sizeof(body), SAY_PATIENCE_MS);
@@ -324,7 +324,7 @@ int subnet_join(struct subnet *subnet, uint16_t port, uint16_t mlid, const uint8
 		goto unlock;
 	subnet->group = larger;
 	group = &larger[subnet->group_count];
-	*group = (struct subnet_group){.port = port, .mlid = mlid, .joined = 1};
+	*group = (struct subnet_group){ .port = port, .mlid = mlid, .joined = 1 };
 	memcpy(group->mgid, mgid, sizeof(group->mgid));
 	subnet->group_count++;
 	if (atomic_load(&subnet->up))
@@ -364,15 +364,15 @@ void subnet_refuse(struct subnet *subnet, const struct subnet_refused *refused)
 {
 	const struct ib_way *way = &refused->way;
 	const struct subnet_end *end = subnet_find_end(subnet, way->port);
-	struct ctl_violation body = {.hca = way->port >> 8,
-				     .port = way->port & 0xff,
-				     .is_qkey = refused->is_qkey,
-				     .key = refused->key,
-				     .source_qpn = refused->source_qpn,
-				     .dest_qpn = refused->dest_qpn,
-				     .slid = way->lid,
-				     .sl = way->sl,
-				     .has_gids = way->has_grh};
+	struct ctl_violation body = { .hca = way->port >> 8,
+				      .port = way->port & 0xff,
+				      .is_qkey = refused->is_qkey,
+				      .key = refused->key,
+				      .source_qpn = refused->source_qpn,
+				      .dest_qpn = refused->dest_qpn,
+				      .slid = way->lid,
+				      .sl = way->sl,
+				      .has_gids = way->has_grh };
 
 	if (!end || !atomic_load(&subnet->up))
 		return;
@@ -446,9 +446,8 @@ static bool subnet_attach_again(struct subnet *subnet)
 	if (!subnet_attach(subnet, RETRY_PATIENCE_MS, &fd, attached, &file_hash, why)) {
 		if (file_hash != subnet->file_hash)
 			explain_about("VERBATIM_FABRIC", OF_NOTHING,
-				      "the fabric %s came back with another file: this process "
-				      "stays without it; "
-				      "start the program anew",
+				      "the fabric %s came back with another file: this process stays without "
+				      "it; start the program anew",
 				      subnet->binding.fabric);
 		else if (!claim_again(subnet, fd, attached) && dup2(fd, subnet->fd) >= 0)
 			back = true;
@@ -514,9 +513,8 @@ void subnet_turn(struct subnet *subnet, struct net *net, uint64_t now_ns, enum s
 		subnet->lost = true;
 		*watch = SUBNET_UNWATCH;
 		explain_about("VERBATIM_FABRIC", OF_NOTHING,
-			      "the fabric %s has ended: its ports are down until it comes back: "
-			      "verbatim fabric FILE "
-			      "--name NAME",
+			      "the fabric %s has ended: its ports are down until it comes back: verbatim "
+			      "fabric FILE --name NAME",
 			      subnet->binding.fabric);
 		lock_acquire(&subnet->lock);
 		ends_go_down(subnet);

@@ -16,19 +16,13 @@
 #include "tracepoint/drop.h"
 #include "wire/ib_packet.h"
 #include "wire/qpn.h"
+#include "wire/smp.h"
 
 #define SEND_MAX 64u
-#define LID_MULTICAST 0xc000u
-#define LID_PERMISSIVE 0xffffu
 #define WAIT_MS 10
 /* For so long the fabric is waited for when it reads nothing; then packets are lost until it does.
  */
 #define PATIENCE_NS 500000000ull
-
-static bool lid_is_multicast(uint16_t lid)
-{
-	return lid >= LID_MULTICAST && lid != LID_PERMISSIVE;
-}
 
 /* ---- sending ---- */
 
@@ -62,32 +56,32 @@ static bool link_serves(const struct subnet *subnet, uint32_t qpn)
 static void sender_add(struct sender *sender, struct datagram *datagram, uint16_t slid)
 {
 	struct send_slot *slot = &sender->slot[sender->count];
-	struct ib_route route = {.sl = datagram->ib.sl,
-				 .dlid = datagram->ib.lid,
-				 .slid = slid,
-				 .has_grh = datagram->ib.has_grh};
+	struct ib_route route = { .sl = datagram->ib.sl,
+				  .dlid = datagram->ib.lid,
+				  .slid = slid,
+				  .has_grh = datagram->ib.has_grh };
 	size_t headers;
 
 	if (route.has_grh) {
-		route.grh = (struct ib_grh){.tclass = datagram->traffic_class,
-					    .flowlabel = datagram->flow_label,
-					    .hoplmt = datagram->hop_limit};
+		route.grh = (struct ib_grh){ .tclass = datagram->traffic_class,
+					     .flowlabel = datagram->flow_label,
+					     .hoplmt = datagram->hop_limit };
 		memcpy(route.grh.sgid, datagram->source, sizeof(route.grh.sgid));
 		memcpy(route.grh.dgid, datagram->destination, sizeof(route.grh.dgid));
 	}
 	headers = ib_packet_write_headers(&route, datagram->bytes, slot->headers);
 	ib_packet_seal(slot->headers, datagram->data, datagram->bytes - ICRC_BYTES);
-	slot->head = (struct ctl_head){.magic = CTL_MAGIC,
-				       .version = CTL_VERSION,
-				       .kind = CTL_DATA,
-				       .bytes = (uint32_t)(headers + datagram->bytes),
-				       .value = datagram->ib.port};
+	slot->head = (struct ctl_head){ .magic = CTL_MAGIC,
+					.version = CTL_VERSION,
+					.kind = CTL_DATA,
+					.bytes = (uint32_t)(headers + datagram->bytes),
+					.value = datagram->ib.port };
 	/* One piece with the other: both are in the slot, without a gap. */
 	slot->iov[0] =
-		(struct iovec){.iov_base = &slot->head, .iov_len = sizeof(slot->head) + headers};
-	slot->iov[1] = (struct iovec){.iov_base = datagram->data, .iov_len = datagram->bytes};
+		(struct iovec){ .iov_base = &slot->head, .iov_len = sizeof(slot->head) + headers };
+	slot->iov[1] = (struct iovec){ .iov_base = datagram->data, .iov_len = datagram->bytes };
 	sender->message[sender->count].msg_hdr =
-		(struct msghdr){.msg_iov = slot->iov, .msg_iovlen = 2};
+		(struct msghdr){ .msg_iov = slot->iov, .msg_iovlen = 2 };
 	sender->count++;
 }
 
@@ -130,7 +124,7 @@ static bool goes_out(struct subnet *subnet, const struct datagram *datagram, uin
 /* Waits a while for room. False: there is none, and has not been for long. */
 static bool wait_for_room(struct subnet *subnet)
 {
-	struct pollfd pollfd = {.fd = subnet->fd, .events = POLLOUT};
+	struct pollfd pollfd = { .fd = subnet->fd, .events = POLLOUT };
 	uint64_t since_ns = atomic_load(&subnet->full_ns), now_ns = clock_now_ns();
 
 	if (!since_ns) {
@@ -168,7 +162,7 @@ static void sender_flush(struct sender *sender)
 static int subnet_send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
 {
 	struct subnet *subnet = (struct subnet *)link;
-	struct sender sender = {.subnet = subnet};
+	struct sender sender = { .subnet = subnet };
 
 	for (unsigned i = 0; i < count; i++) {
 		const struct subnet_end *end = subnet_find_end(subnet, datagram[i].ib.port);
@@ -207,10 +201,10 @@ static bool take_packet(struct subnet *subnet, const struct ctl_head *head, uint
 	}
 	address = atomic_load_explicit(&end->address, memory_order_relaxed);
 	*datagram = (struct datagram){
-		.ib = {.port = end->port,
-		       .lid = packet.route.slid,
-		       .sl = packet.route.sl,
-		       .has_grh = packet.route.has_grh},
+		.ib = { .port = end->port,
+			.lid = packet.route.slid,
+			.sl = packet.route.sl,
+			.has_grh = packet.route.has_grh },
 		.flow_label = packet.route.grh.flowlabel,
 		.traffic_class = packet.route.grh.tclass,
 		.hop_limit = packet.route.grh.hoplmt,
@@ -266,9 +260,9 @@ static int subnet_receive(struct link *link, struct datagram *datagram, unsigned
 		return 0;
 	max = max < RECEIVE_MAX ? max : RECEIVE_MAX;
 	for (unsigned i = 0; i < max; i++) {
-		iov[i] = (struct iovec){.iov_base = subnet->buffer + i * MESSAGE_MAX,
-					.iov_len = MESSAGE_MAX};
-		message[i].msg_hdr = (struct msghdr){.msg_iov = &iov[i], .msg_iovlen = 1};
+		iov[i] = (struct iovec){ .iov_base = subnet->buffer + i * MESSAGE_MAX,
+					 .iov_len = MESSAGE_MAX };
+		message[i].msg_hdr = (struct msghdr){ .msg_iov = &iov[i], .msg_iovlen = 1 };
 	}
 	got = recvmmsg(subnet->fd, message, max, MSG_DONTWAIT, NULL);
 	if (got < 0) {

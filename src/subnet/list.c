@@ -55,8 +55,8 @@ static void list_take(void *context, const struct ctl_head *head, const char *bo
 
 int subnet_list(struct subnet_device **devices, int *count)
 {
-	struct device_list list = {.count = 0};
-	struct ctl_place place = {.port = 0};
+	struct device_list list = { .count = 0 };
+	struct ctl_place place = { .port = 0 };
 	char why[PLACE_WHY_MAX];
 	struct ib_binding binding;
 	int err = ib_bind(&binding);
@@ -76,9 +76,8 @@ int subnet_list(struct subnet_device **devices, int *count)
 			      "ibv_get_device_list: no InfiniBand device: %s", why);
 	else if (!list.count)
 		explain_about("VERBATIM_FABRIC", OF_NOTHING,
-			      "ibv_get_device_list: no InfiniBand device: node %s of the fabric %s "
-			      "has no HCA: set "
-			      "VERBATIM_NODE to a host (verbatim fabric --list)",
+			      "ibv_get_device_list: no InfiniBand device: node %s of the fabric %s has no "
+			      "HCA: set VERBATIM_NODE to a host (verbatim fabric --list)",
 			      binding.node, binding.fabric);
 	*devices = malloc(sizeof(list.device));
 	if (!*devices)

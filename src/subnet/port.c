@@ -13,9 +13,7 @@
 #include "base/log.h"
 #include "net/net.h"
 #include "subnet/internal.h"
-
-#define LID_MULTICAST 0xc000u
-#define LID_PERMISSIVE 0xffffu
+#include "wire/smp.h"
 
 struct subnet_port {
 	struct port port;    /* first */
@@ -60,21 +58,18 @@ static int check_lid(const struct port *port, const struct ibv_ah_attr *attr, co
 {
 	if (!attr->dlid) {
 		explain_refused(who, EINVAL,
-				"%s: ah_attr.dlid is 0: on InfiniBand packets travel by LID%s: set "
-				"it to the peer's, "
-				"which ibv_query_port there says (lid); if that is 0, too, no SM "
-				"has given it one: "
-				"is opensm running? (verbatim fabric FILE --sm)",
+				"%s: ah_attr.dlid is 0: on InfiniBand packets travel by LID%s: set it to the "
+				"peer's, which ibv_query_port there says (lid); if that is 0, too, no SM has "
+				"given it one: is opensm running? (verbatim fabric FILE --sm)",
 				who, attr->is_global ? ", those with a GRH, too" : "");
 		return EINVAL;
 	}
-	if (attr->dlid == LID_PERMISSIVE || (attr->dlid >= LID_MULTICAST && !attr->is_global)) {
+	if (attr->dlid == LID_PERMISSIVE || (lid_is_multicast(attr->dlid) && !attr->is_global)) {
 		explain_refused(who, EINVAL, "%s: ah_attr.dlid 0x%04x: %s", who, attr->dlid,
 				attr->dlid == LID_PERMISSIVE
 					? "the permissive LID is of directed SMPs alone"
-					: "the LID of a multicast group: its packets have a GRH: "
-					  "set is_global 1 and "
-					  "grh.dgid to the MGID");
+					: "the LID of a multicast group: its packets have a GRH: set "
+					  "is_global 1 and grh.dgid to the MGID");
 		return EINVAL;
 	}
 	return 0;
@@ -87,25 +82,22 @@ static int check_grh(const struct port *port, const struct ibv_ah_attr *attr, co
 
 	if (!gid_table_get(port, attr->grh.sgid_index)) {
 		explain_refused(who, EINVAL,
-				"%s: grh.sgid_index %u is empty on %s port %u: an InfiniBand port "
-				"has its GID at index "
-				"0; others than that are of RoCE (ibv_devinfo -v lists them)",
+				"%s: grh.sgid_index %u is empty on %s port %u: an InfiniBand port has its GID "
+				"at index 0; others than that are of RoCE (ibv_devinfo -v lists them)",
 				who, attr->grh.sgid_index, port->name, port->number);
 		return EINVAL;
 	}
 	if (ip_addr_is_zero(dgid) || ip_addr_is_ipv4(dgid)) {
 		explain_refused(who, EINVAL,
-				"%s: grh.dgid %s is no GID of InfiniBand, which is prefix and port "
-				"GUID: set it to the "
-				"peer's (ibv_query_gid there, index 0), or is_global to 0",
+				"%s: grh.dgid %s is no GID of InfiniBand, which is prefix and port GUID: set "
+				"it to the peer's (ibv_query_gid there, index 0), or is_global to 0",
 				who, gid_name(dgid, text));
 		return EINVAL;
 	}
-	if (ip_addr_is_multicast(dgid) != (attr->dlid >= LID_MULTICAST)) {
+	if (ip_addr_is_multicast(dgid) != lid_is_multicast(attr->dlid)) {
 		explain_refused(who, EINVAL,
-				"%s: grh.dgid %s and ah_attr.dlid 0x%04x: one is of a multicast "
-				"group and the other is "
-				"not: both are in the SA's MCMemberRecord",
+				"%s: grh.dgid %s and ah_attr.dlid 0x%04x: one is of a multicast group and the "
+				"other is not: both are in the SA's MCMemberRecord",
 				who, gid_name(dgid, text), attr->dlid);
 		return EINVAL;
 	}
@@ -116,14 +108,14 @@ static int subnet_resolve(struct net *net, const struct port *port, const struct
 			  const char *who, struct route *route)
 {
 	const struct ctl_port *now = &((const struct subnet_port *)port)->now;
-	struct route found = {.link = ROUTE_IB,
-			      .port = port->number,
-			      .ib = {.port = port->ib_port,
-				     .lid = attr->dlid,
-				     .path_bits = attr->src_path_bits & 0x7f,
-				     .sl = attr->sl & 0xf,
-				     .static_rate = attr->static_rate,
-				     .has_grh = attr->is_global}};
+	struct route found = { .link = ROUTE_IB,
+			       .port = port->number,
+			       .ib = { .port = port->ib_port,
+				       .lid = attr->dlid,
+				       .path_bits = attr->src_path_bits & 0x7f,
+				       .sl = attr->sl & 0xf,
+				       .static_rate = attr->static_rate,
+				       .has_grh = attr->is_global } };
 	int err = check_lid(port, attr, who);
 
 	lock_acquire(&net->lock);
@@ -142,9 +134,8 @@ static int subnet_resolve(struct net *net, const struct port *port, const struct
 	if (!err && now->state != PORT_STATE_ACTIVE)
 		explain_about(
 			who, OF_NOTHING,
-			"%s: port %u of %s is not Active (ibstat): nothing leaves it before an SM "
-			"has made it so: "
-			"is opensm running, and the cable plugged? (verbatim fabric FILE --sm)",
+			"%s: port %u of %s is not Active (ibstat): nothing leaves it before an SM has made it "
+			"so: is opensm running, and the cable plugged? (verbatim fabric FILE --sm)",
 			who, port->number, port->name);
 	lock_release(&net->lock);
 	if (!err)

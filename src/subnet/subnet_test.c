@@ -68,12 +68,12 @@ static void fake_say(int fd, enum ctl_kind kind, uint32_t status, uint64_t value
 		     size_t bytes)
 {
 	uint8_t message[sizeof(struct ctl_head) + sizeof(struct ctl_port) + CTL_PACKET_MAX];
-	const struct ctl_head head = {.magic = CTL_MAGIC,
-				      .version = CTL_VERSION,
-				      .kind = (uint16_t)kind,
-				      .status = status,
-				      .bytes = (uint32_t)bytes,
-				      .value = value};
+	const struct ctl_head head = { .magic = CTL_MAGIC,
+				       .version = CTL_VERSION,
+				       .kind = (uint16_t)kind,
+				       .status = status,
+				       .bytes = (uint32_t)bytes,
+				       .value = value };
 
 	memcpy(message, &head, sizeof(head));
 	memcpy(message + sizeof(head), body, bytes);
@@ -104,15 +104,15 @@ static void fake_take(int fd, const uint8_t *message, size_t bytes)
 static void *fake_main(void *unused)
 {
 	uint8_t message[8192];
-	struct pollfd set[4] = {{.fd = fake.listener, .events = POLLIN}};
+	struct pollfd set[4] = { { .fd = fake.listener, .events = POLLIN } };
 	unsigned count = 1;
 
 	while (!fake.stop) {
 		if (poll(set, count, 20) <= 0)
 			continue;
 		if (set[0].revents && count < 4)
-			set[count++] = (struct pollfd){.fd = accept(fake.listener, NULL, NULL),
-						       .events = POLLIN};
+			set[count++] = (struct pollfd){ .fd = accept(fake.listener, NULL, NULL),
+							.events = POLLIN };
 		for (unsigned i = 1; i < count; i++) {
 			ssize_t got =
 				set[i].revents ? recv(set[i].fd, message, sizeof(message), 0) : -1;
@@ -134,7 +134,7 @@ static void *fake_main(void *unused)
 
 static void fake_start(void)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
 
 	strcpy(address.sun_path, fake.socket);
 	unlink(fake.socket);
@@ -154,30 +154,30 @@ static void fake_stop(void)
 
 static struct ctl_port port_of(uint32_t number, uint32_t lid, uint32_t state)
 {
-	struct ctl_port port = {.device = "vb_ib0",
-				.number = number,
-				.ports = 2,
-				.node_type = 1,
-				.node_guid = 0x0a0b0c0d0e0f1011,
-				.system_guid = 0x0a0b0c0d0e0f1012,
-				.lid = lid,
-				.lmc = LMC,
-				.sm_lid = 3,
-				.sm_sl = 2,
-				.state = state,
-				.phys_state = 5,
-				.rate_mbps = 100000,
-				.cap_mask = 0x651c868,
-				.guid = 0x0a0b0c0d0e0f2000 + number,
-				.pkeys = 4,
-				.pkey = {0xffff, 0x8001},
-				.mtu_cap = 5,
-				.mtu_active = 4,
-				.vl_cap = 4,
-				.subnet_timeout = 18,
-				.active_width = 2,
-				.active_speed = 32,
-				.gids = 2};
+	struct ctl_port port = { .device = "vb_ib0",
+				 .number = number,
+				 .ports = 2,
+				 .node_type = 1,
+				 .node_guid = 0x0a0b0c0d0e0f1011,
+				 .system_guid = 0x0a0b0c0d0e0f1012,
+				 .lid = lid,
+				 .lmc = LMC,
+				 .sm_lid = 3,
+				 .sm_sl = 2,
+				 .state = state,
+				 .phys_state = 5,
+				 .rate_mbps = 100000,
+				 .cap_mask = 0x651c868,
+				 .guid = 0x0a0b0c0d0e0f2000 + number,
+				 .pkeys = 4,
+				 .pkey = { 0xffff, 0x8001 },
+				 .mtu_cap = 5,
+				 .mtu_active = 4,
+				 .vl_cap = 4,
+				 .subnet_timeout = 18,
+				 .active_width = 2,
+				 .active_speed = 32,
+				 .gids = 2 };
 
 	put_be64(port.gid[0], UINT64_C(0xfe80000000000000));
 	put_be64(port.gid[0] + 8, port.guid);
@@ -207,7 +207,7 @@ static int set_up(void **state)
 	net.changed = on_change;
 	assert_int_equal(subnet_open(&subnet, &counters), 0);
 	assert_non_null(subnet);
-	net.maker = (struct port_maker){.make = subnet_make_ports, .owner = subnet};
+	net.maker = (struct port_maker){ .make = subnet_make_ports, .owner = subnet };
 	return 0;
 }
 
@@ -228,7 +228,7 @@ static int tear_down(void **state)
 /* What the fabric heard next; its packet. */
 static size_t heard(struct ctl_head *head, uint8_t *body, size_t size)
 {
-	struct pollfd pollfd = {.fd = fake.heard, .events = POLLIN};
+	struct pollfd pollfd = { .fd = fake.heard, .events = POLLIN };
 	uint8_t message[8192];
 	ssize_t got;
 
@@ -244,7 +244,7 @@ static size_t heard(struct ctl_head *head, uint8_t *body, size_t size)
 
 static bool nothing_heard(void)
 {
-	struct pollfd pollfd = {.fd = fake.heard, .events = POLLIN};
+	struct pollfd pollfd = { .fd = fake.heard, .events = POLLIN };
 
 	return !poll(&pollfd, 1, 50);
 }
@@ -252,19 +252,20 @@ static bool nothing_heard(void)
 /* A UD datagram for a QP of @slot, with room for the ICRC. */
 static void make_datagram(struct datagram *datagram, uint8_t data[64], uint32_t slot, uint16_t lid)
 {
-	const struct packet packet = {.op = opcode_get(OPCODE_UD_SEND_ONLY),
-				      .migrated = true,
-				      .pkey = 0xffff,
-				      .dest_qpn = slot << QP_INDEX_BITS | 3,
-				      .psn = 9,
-				      .payload_bytes = 8};
+	const struct packet packet = { .op = opcode_get(OPCODE_UD_SEND_ONLY),
+				       .migrated = true,
+				       .pkey = 0xffff,
+				       .dest_qpn = slot << QP_INDEX_BITS | 3,
+				       .psn = 9,
+				       .payload_bytes = 8 };
 	size_t bytes = packet_write_headers(&packet, data);
 
 	memset(data + bytes, 0x55, 8);
 	*datagram = (struct datagram){
-		.ib = {.port = IB_WAY_PORT(0, 1), .lid = lid, .sl = 6, .path_bits = 1},
+		.ib = { .port = IB_WAY_PORT(0, 1), .lid = lid, .sl = 6, .path_bits = 1 },
 		.data = data,
-		.bytes = bytes + 8 + ICRC_BYTES};
+		.bytes = bytes + 8 + ICRC_BYTES
+	};
 }
 
 static void send_one(struct datagram *datagram)
@@ -280,7 +281,7 @@ static void send_one(struct datagram *datagram)
 static unsigned receive_for(struct datagram *datagram, unsigned max)
 {
 	struct link *link = subnet_link(subnet);
-	struct pollfd pollfd = {.fd = subnet_fd(subnet), .events = POLLIN};
+	struct pollfd pollfd = { .fd = subnet_fd(subnet), .events = POLLIN };
 	unsigned received = 0;
 
 	assert_int_equal(poll(&pollfd, 1, WAIT_MS), 1);
@@ -327,7 +328,8 @@ static void ports_are_as_the_fabric_says(void **state)
 static void routes_need_a_lid_and_a_grh_needs_gids_of_this_link(void **state)
 {
 	struct ibv_ah_attr attr = {
-		.dlid = 5, .sl = 3, .src_path_bits = 1, .static_rate = 2, .port_num = 1};
+		.dlid = 5, .sl = 3, .src_path_bits = 1, .static_rate = 2, .port_num = 1
+	};
 	struct port *ports[PORTS_MAX];
 	struct route route;
 	uint8_t by_lid[16];
@@ -347,7 +349,7 @@ static void routes_need_a_lid_and_a_grh_needs_gids_of_this_link(void **state)
 	ip_addr_of_lid(by_lid, 5);
 	assert_memory_equal(route.destination, by_lid, 16);
 	for (unsigned i = 0; i < 3; i++) {
-		static const uint16_t wrong[] = {0, 0xffff, 0xc001};
+		static const uint16_t wrong[] = { 0, 0xffff, 0xc001 };
 
 		attr.dlid = wrong[i];
 		assert_int_equal(ports[0]->ops->resolve(&net, ports[0], &attr, "test", &route),
@@ -449,7 +451,7 @@ static void what_comes_is_a_datagram_of_its_port(void **state)
 	static const uint8_t none[16];
 	uint8_t transport[64], whole[256];
 	struct datagram made, got[4];
-	struct ib_route route = {.sl = 4, .slid = 40, .dlid = OUR_LID | 1};
+	struct ib_route route = { .sl = 4, .slid = 40, .dlid = OUR_LID | 1 };
 	uint8_t by_lid[16];
 	size_t bytes;
 
@@ -484,7 +486,7 @@ static void what_comes_is_a_datagram_of_its_port(void **state)
 
 static void groups_are_said_once_and_loop_back(void **state)
 {
-	static const uint8_t mgid[16] = {0xff, 0x12, 0x40, 0x1b, 0xff, 0xff};
+	static const uint8_t mgid[16] = { 0xff, 0x12, 0x40, 0x1b, 0xff, 0xff };
 	struct ctl_group body;
 	struct datagram datagram, got;
 	struct ctl_head head;

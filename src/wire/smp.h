@@ -29,6 +29,11 @@
 #define LID_PERMISSIVE		0xffffu
 #define LID_MULTICAST		0xc000u	/* the first one */
 
+static inline bool lid_is_multicast(uint16_t lid)
+{
+	return lid >= LID_MULTICAST && lid != LID_PERMISSIVE;
+}
+
 enum smp_class {
 	MAD_CLASS_SUBNET_LID = 0x01,
 	MAD_CLASS_SUBNET_DIRECTED = 0x81,

@@ -37,7 +37,7 @@ LAYERS = {
     'fabric': ['image', 'wire', 'base'],
     'ib': ['image', 'config', 'platform', 'base'],
     'subnet': ['net', 'ib', 'image', 'link', 'config', 'object', 'wire', 'platform', 'tracepoint', 'base'],
-    'engine': ['image', 'local', 'transport', 'object', 'trace', 'ethernet', 'link', 'host', 'inject',
+    'engine': ['local', 'transport', 'object', 'trace', 'ethernet', 'link', 'host', 'inject',
                'wire', 'platform', 'tracepoint', 'base'],
     'mad': ['engine', 'net', 'link', 'host', 'wire', 'platform', 'tracepoint', 'base'],
     'device': ['mad', 'engine', 'local', 'transport', 'link', 'subnet', 'net', 'config', 'object', 'ethernet',

@@ -335,7 +335,7 @@ static void data_group(struct visitor *visitor, uint64_t join, const struct ctl_
 	struct data_port *port = data_port_find(attached->host, asked->hca, asked->port);
 	struct data_group **at, *group;
 
-	if (join > 1 || !port || asked->mlid < LID_MULTICAST || asked->mlid == LID_PERMISSIVE ||
+	if (join > 1 || !port || !lid_is_multicast(asked->mlid) ||
 	    asked->mgid[0] != 0xff) {
 		visitor_leave(visitor);
 		return;

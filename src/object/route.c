@@ -11,6 +11,12 @@
 #define PROTOCOL_UDP	17u
 #define NEXT_HEADER_BTH	0x1bu
 
+const struct route_row route_rows[ROUTE_LINK_COUNT] = {
+#define ROUTE_ROW(tag, arm, headers) [tag] = { arm, headers },
+	ROUTE_LINKS(ROUTE_ROW)
+#undef ROUTE_ROW
+};
+
 void route_reverse(const struct route *came, struct route *back)
 {
 	struct route way = { .link = came->link, .port = came->port, .loopback = came->loopback,
@@ -18,13 +24,13 @@ void route_reverse(const struct route *came, struct route *back)
 
 	memcpy(way.source, came->destination, sizeof(way.source));
 	memcpy(way.destination, came->source, sizeof(way.destination));
-	switch ((enum route_link)came->link) {
-	case ROUTE_NONE:
+	switch (route_rows[came->link].arm) {
+	case ROUTE_ARM_NONE:
 		break;
-	case ROUTE_ROCE_V2:
+	case ROUTE_ARM_ROCE:
 		way.roce.interface = came->roce.interface;
 		break;
-	case ROUTE_IB:
+	case ROUTE_ARM_IB:
 		way.ib = came->ib;
 		break;
 	}
@@ -81,19 +87,19 @@ static void write_ipv6(uint8_t grh[ROUTE_GRH_BYTES], const struct route *came, s
 
 void route_write_grh(const struct route *came, size_t bytes, uint8_t grh[ROUTE_GRH_BYTES])
 {
-	switch ((enum route_link)came->link) {
-	case ROUTE_NONE:
+	switch (route_rows[came->link].headers) {
+	case ROUTE_HEADERS_NONE:
 		memset(grh, 0, ROUTE_GRH_BYTES);
 		break;
-	case ROUTE_ROCE_V2:
+	case ROUTE_HEADERS_UDP:
 		if (route_is_ipv4(came))
 			write_ipv4(grh, came, UDP_BYTES + bytes);
 		else
 			write_ipv6(grh, came, UDP_BYTES + bytes, PROTOCOL_UDP);
 		break;
-	case ROUTE_IB:
+	case ROUTE_HEADERS_GRH:
 		memset(grh, 0, ROUTE_GRH_BYTES);
-		if (came->ib.has_grh)
+		if (route_has_grh(came))
 			write_ipv6(grh, came, bytes, NEXT_HEADER_BTH);
 		break;
 	}
@@ -101,13 +107,9 @@ void route_write_grh(const struct route *came, size_t bytes, uint8_t grh[ROUTE_G
 
 uint8_t route_header_type(const struct route *came)
 {
-	switch ((enum route_link)came->link) {
-	case ROUTE_NONE:
-		break;
-	case ROUTE_ROCE_V2:
+	const struct route_row *row = &route_rows[came->link];
+
+	if (row->headers == ROUTE_HEADERS_UDP)
 		return HEADER_UDP | (route_is_ipv4(came) ? HEADER_IPV4 : HEADER_IPV6);
-	case ROUTE_IB:
-		return came->ib.sl;
-	}
-	return HEADER_GRH;
+	return row->arm == ROUTE_ARM_IB ? came->ib.sl : HEADER_GRH;
 }

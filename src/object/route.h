@@ -15,11 +15,29 @@
 
 #include "base/datagram.h"
 
+/* Which arm of a route is its link's, and what its packets have in front of the BTH. */
+enum route_arm { ROUTE_ARM_NONE, ROUTE_ARM_ROCE, ROUTE_ARM_IB };
+enum route_headers { ROUTE_HEADERS_NONE, ROUTE_HEADERS_UDP, ROUTE_HEADERS_GRH };
+
+/* A link: ROW(tag, arm, headers). All that is asked of a link outside of its own files follows from it. */
+#define ROUTE_LINKS(ROW) \
+	ROW(ROUTE_NONE,		ROUTE_ARM_NONE,	ROUTE_HEADERS_NONE)	/* not resolved */ \
+	ROW(ROUTE_ROCE_V2,	ROUTE_ARM_ROCE,	ROUTE_HEADERS_UDP)	/* port 4791, ICRC over IP addresses */ \
+	ROW(ROUTE_IB,		ROUTE_ARM_IB,	ROUTE_HEADERS_GRH)	/* by LIDs through a virtual fabric */
+
 enum route_link {
-	ROUTE_NONE,			/* not resolved */
-	ROUTE_ROCE_V2,			/* UDP port 4791, ICRC over IP addresses */
-	ROUTE_IB,			/* by LIDs through a virtual fabric, with or without GRH */
+#define ROUTE_TAG(tag, arm, headers) tag,
+	ROUTE_LINKS(ROUTE_TAG)
+#undef ROUTE_TAG
+	ROUTE_LINK_COUNT
 };
+
+struct route_row {
+	enum route_arm arm;
+	enum route_headers headers;
+};
+/* By enum route_link. */
+extern const struct route_row route_rows[ROUTE_LINK_COUNT];
 
 struct route {
 	/*

@@ -50,7 +50,8 @@ struct datagram {
 	bool fault_exempt;			/* engine/, receive: faults on purpose were decided */
 	bool shared;			/* receive: data may still be written by the sender */
 	bool from_channel;		/* local/, receive: by @channel */
-	bool bad_icrc;			/* receive, of a fabric: its link has looked */
+	bool checked, bad_icrc;		/* receive: its link has looked at the ICRC; it is wrong */
+	uint8_t link;			/* enum route_link; 0: RoCEv2 */
 	uint16_t channel;		/* local/: to or from which peer process */
 	struct ib_way ib;
 	uint32_t way;			/* engine/, receive: as struct qp has it */

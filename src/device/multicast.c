@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Multicast groups of this process (IBTA 10.5; ibv_attach_mcast(3)): the UD QPs attached to each
- * group and interface. The kernel delivers: each process joins the IP group on its own socket.
+ * group and interface. Links deliver: by UDP each process joins the IP group on its own socket.
  *
  * An MGID is an IP group address. One that is IPv6 can be sent to from an IPv4 GID too (perftest
  * does): it travels as an IPv4 group made from it (net/route.c), which attaching joins as well.
@@ -16,17 +16,14 @@
 #include "base/ip_addr.h"
 #include "device/internal.h"
 #include "device/limits.h"
-#include "link/udp.h"
+#include "engine/links.h"
 #include "platform/netdev.h"
-#include "subnet/subnet.h"
 #include "transport/drop.h"
 #include "wire/smp.h"
 
 struct multicast_group {
 	struct list node;
-	uint8_t gid[16], alias[16];	/* as attached; as it comes over IPv4 */
-	uint32_t interface;
-	uint16_t ib_port, lid;		/* of a fabric: the port and the MLID; else 0 */
+	struct link_group of;		/* lid 0 where the port is of no fabric */
 	unsigned count;
 	struct qp *qp[LIMIT_MULTICAST_QPS];
 };
@@ -39,38 +36,11 @@ static struct multicast_group *groups_find(struct hca *hca, const uint8_t gid[16
 	list_for_each(node, &hca->groups) {
 		struct multicast_group *group = list_entry(node, struct multicast_group, node);
 
-		if (group->interface == port->interface_index && group->ib_port == port->ib_port &&
-		    (!port->ib_port || group->lid == lid) && !memcmp(group->gid, gid, 16))
+		if (group->of.interface == port->interface_index && group->of.ib_port == port->ib_port &&
+		    (!port->ib_port || group->of.lid == lid) && !memcmp(group->of.gid, gid, 16))
 			return group;
 	}
 	return NULL;
-}
-
-static int groups_join(struct hca *hca, const struct multicast_group *group)
-{
-	int err;
-
-	if (group->ib_port)
-		return subnet_join(hca->subnet, group->ib_port, group->lid, group->gid);
-	err = udp_join(hca->engine.udp, group->alias, group->interface);
-	if (memcmp(group->gid, group->alias, 16)) {
-		int err6 = udp_join(hca->engine.udp, group->gid, group->interface);
-
-		/* One family may be missing here: either carries the group. */
-		err = err && err6 ? err : 0;
-	}
-	return err;
-}
-
-static void groups_leave(struct hca *hca, const struct multicast_group *group)
-{
-	if (group->ib_port) {
-		subnet_leave(hca->subnet, group->ib_port, group->lid, group->gid);
-		return;
-	}
-	udp_leave(hca->engine.udp, group->alias, group->interface);
-	if (memcmp(group->gid, group->alias, 16))
-		udp_leave(hca->engine.udp, group->gid, group->interface);
 }
 
 /* What the kernel lets a socket join. */
@@ -107,14 +77,15 @@ static int groups_make(struct hca *hca, const uint8_t gid[16], const struct port
 	group = calloc(1, sizeof(*group));
 	if (!group)
 		return ENOMEM;
-	memcpy(group->gid, gid, 16);
-	memcpy(group->alias, gid, 16);
+	memcpy(group->of.gid, gid, 16);
+	memcpy(group->of.alias, gid, 16);
 	if (!port->ib_port)
-		net_multicast_alias(gid, group->alias);
-	group->interface = port->interface_index;
-	group->ib_port = port->ib_port;
-	group->lid = port->ib_port ? lid : 0;
-	err = groups_join(hca, group);
+		net_multicast_alias(gid, group->of.alias);
+	group->of.interface = port->interface_index;
+	group->of.ib_port = port->ib_port;
+	group->of.lid = port->ib_port ? lid : 0;
+	lock_assert_held(&hca->engine.progress);
+	err = links_join(&hca->engine, &group->of);
 	if (err) {
 		explain("ibv_attach_mcast: cannot join the %s group: %s", port->ib_port ? "fabric's" : "IP",
 			strerror(err));
@@ -130,7 +101,8 @@ static void drop_if_empty(struct hca *hca, struct multicast_group *group)
 {
 	if (group->count)
 		return;
-	groups_leave(hca, group);
+	lock_assert_held(&hca->engine.progress);
+	links_leave(&hca->engine, &group->of);
 	list_remove(&group->node);
 	free(group);
 }
@@ -339,9 +311,9 @@ enum drop multicast_deliver(struct hca *hca, const struct packet *packet, struct
 	list_for_each(node, &hca->groups) {
 		struct multicast_group *group = list_entry(node, struct multicast_group, node);
 
-		if ((memcmp(group->gid, info->route.destination, 16) &&
-		     memcmp(group->alias, info->route.destination, 16)) ||
-		    group->ib_port != route_ib_port(&info->route))
+		if ((memcmp(group->of.gid, info->route.destination, 16) &&
+		     memcmp(group->of.alias, info->route.destination, 16)) ||
+		    group->of.ib_port != route_ib_port(&info->route))
 			continue;
 		any = true;
 		one = packet->op->service == SERVICE_UD ? deliver_to(hca, group, packet, info, now_ns) : DROP_NONE;

@@ -193,13 +193,6 @@ static const struct source_ops source_of_subnet_ports = {
 	.asked_ns = subnet_ports_asked,
 };
 
-static int process_claim_slot(void *owner, uint32_t slot)
-{
-	struct hca *hca = owner;
-
-	return hca->subnet ? subnet_claim(hca->subnet, slot) : 0;
-}
-
 static void process_refused_key(void *owner, const struct packet *packet, const struct route *came, bool is_qkey)
 {
 	struct hca *hca = owner;
@@ -230,7 +223,6 @@ static const struct engine_ops engine_ops = {
 	.is_connected_to = process_is_connected_to,
 	.process_ends = process_send_final_acks,
 	.may_leave = process_may_leave,
-	.claim_slot = process_claim_slot,
 	.refused_key = process_refused_key,
 };
 
@@ -324,7 +316,7 @@ static int process_attach(struct hca *hca)
 	hca->engine.without_udp = !roce;
 	if (!hca->subnet)
 		return 0;
-	hca->engine.fabric = subnet_link(hca->subnet);
+	hca->engine.links[ROUTE_IB] = subnet_link(hca->subnet);
 	hca->net.maker = (struct port_maker){ .make = subnet_make_ports, .owner = hca->subnet };
 	return 0;
 }

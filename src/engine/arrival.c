@@ -39,11 +39,11 @@ void arrival_read(struct arrival *arrival, struct datagram *datagram, uint8_t *d
 	arrival->why = drop_of_parse(datagram->shared ? parse_shared(data, bytes, packet) :
 						       packet_parse(data, bytes, packet));
 	arrival->icrc = datagram->sealed ? ICRC_GOOD : ICRC_BAD;
-	if (datagram->ib.port && !datagram->bad_icrc)
+	if (datagram->checked && !datagram->bad_icrc)
 		arrival->icrc = ICRC_GOOD;
 	if (arrival->why || datagram->sealed)
 		return;
-	if (datagram->ib.port) {
+	if (datagram->checked) {
 		arrival->why = datagram->bad_icrc ? DROP_ICRC : DROP_NONE;
 		return;
 	}
@@ -66,7 +66,7 @@ struct datagram arrival_datagram(const struct arrival *arrival)
 
 enum ip_id_kind arrival_ip_id(const struct arrival *arrival)
 {
-	return arrival->datagram->sealed || arrival->datagram->ib.port ? IP_ID_PREDICTED :
+	return arrival->datagram->sealed || arrival->datagram->checked ? IP_ID_PREDICTED :
 	       ip_id_kind_of(arrival->icrc == ICRC_GOOD, arrival->header.ip_id,
 			     arrival->header.dont_fragment);
 }

@@ -24,8 +24,9 @@
 static void sockets_abandon(struct source *source)
 {
 	struct engine *engine = source->owner;
+	struct link *udp = engine->links[ROUTE_ROCE_V2];
 	int fds[8];
-	unsigned i, count = engine->link->ops->event_fds(engine->link, fds, 8);
+	unsigned i, count = udp->ops->event_fds(udp, fds, 8);
 
 	for (i = 0; i < count; i++)
 		close(fds[i]);
@@ -122,7 +123,7 @@ static int open_links(struct engine *engine)
 
 	if (err)
 		return err;
-	engine->link = engine->udp;
+	engine->links[ROUTE_ROCE_V2] = engine->udp;
 	return loopback_open(&engine->loopback, engine->counters);
 }
 
@@ -280,10 +281,12 @@ void engine_stop(struct engine *engine)
 
 static void close_links(struct engine *engine)
 {
+	struct link *udp = engine->links[ROUTE_ROCE_V2];
+
 	if (engine->group)
 		port_group_leave(engine->group);
-	if (engine->link)
-		engine->link->ops->close(engine->link);
+	if (udp)
+		udp->ops->close(udp);
 	if (engine->loopback)
 		engine->loopback->ops->close(engine->loopback);
 }

@@ -18,6 +18,7 @@
  *	timers.c	deadlines of QPs
  *	deferred.c	event queues that are raised after the locks
  *	wake.h		wake-ups of the worker and of peers
+ *	links.h		the ways to other hosts, by the tag of a route
  *	qp_table.c	QP numbers, and the slots of this host that they belong to
  *	steer.c		Ethernet frames of RAW_PACKET QPs, by flow rules
  *	injection.c, injection_send.c	faults on purpose
@@ -74,12 +75,7 @@ struct engine_ops {
 	void (*process_ends)(void *owner);
 	/* Behind process_ends(): peers have heard of the end. False: ask again. */
 	bool (*may_leave)(void *owner, uint64_t now_ns);
-	/*
-	 * This slot of the host is about to be this process's: 0; EADDRINUSE: elsewhere it is another's.
-	 * NULL: it is nobody's business.
-	 */
-	int (*claim_slot)(void *owner, uint32_t slot);
-	/* A packet of a fabric was refused for its P_Key or Q_Key; NULL: as claim_slot. */
+	/* A packet of a fabric was refused for its P_Key or Q_Key; NULL: it is nobody's business. */
 	void (*refused_key)(void *owner, const struct packet *packet, const struct route *came, bool is_qkey);
 };
 
@@ -191,7 +187,7 @@ struct engine_sources {
 };
 
 /*
- * Rooms above use counters, progress (to hold it), run_queue, link, udp, local, qps, watch, group,
+ * Rooms above use counters, progress (to hold it), run_queue, links, udp, local, qps, watch, group,
  * waiter, source.all, reply.awaited and rx.services_due. The rest belongs to engine/.
  * Large: one a process, of its links, its QPs and its threads.
  */
@@ -202,10 +198,10 @@ struct engine {
 	struct counters *counters;
 	struct run_queue run_queue;
 
-	struct link *link;		/* for packets to and from other hosts: udp, or what a test has instead */
-	struct link *udp;
+	/* By enum route_link, for packets to and from other hosts; NULL: there is none. */
+	struct link *links[ROUTE_LINK_COUNT];
+	struct link *udp;		/* of links; a test has another one there */
 	bool without_udp;		/* no device of this process is of a network interface */
-	struct link *fabric;		/* to and from a virtual InfiniBand fabric; NULL: there is none */
 	struct injection *injection;	/* faults on purpose (VERBATIM_FAULT), or NULL */
 	struct link *loopback;		/* to this process */
 	struct local local;		/* other processes of this host, through memory */
@@ -232,7 +228,7 @@ struct engine {
 /* ---- engine.c ---- */
 
 /*
- * @engine is zero except ops, owner, counters, without_udp, fabric, local.mode and local.mrs.
+ * @engine is zero except ops, owner, counters, without_udp, links but for UDP's, local.mode and local.mrs.
  * engine_open() opens links,
  * a slot and channels to other processes; engine_start() binds port 4791 and starts the worker. 0
  * or errno; engine_close() is due also after a failure.
@@ -272,7 +268,7 @@ void progress_replied(struct engine *engine);
  */
 int engine_open_sender(struct engine *engine, const struct route *route, uint32_t dest_qpn, const char *who);
 
-/* A management datagram, one packet, is about to leave: a trace shows it. */
+/* A management datagram, one packet, is about to leave by its link: a trace shows it. */
 void engine_trace_management(const struct engine *engine, const struct datagram *datagram);
 
 /* ---- tx_run.c ---- */

@@ -121,7 +121,7 @@ static inline int engine_begin(void **state)
 	engine->counters = &counters;
 	engine_init(engine);
 	source_register(&engine->source.all, &fake.chores, &fake_chores, NULL);
-	engine->link = &fake_link;
+	engine->links[ROUTE_ROCE_V2] = &fake_link;
 	if (loopback_open(&engine->loopback, &counters))
 		return -1;
 	return waiter_open(&engine->waiter);

@@ -8,6 +8,7 @@
 
 #include "engine/injection.h"
 #include "engine/internal.h"
+#include "engine/links.h"
 #include "engine/wake.h"
 #include "host/slot.h"
 #include "platform/clock.h"
@@ -29,7 +30,7 @@ static void describe_sender(struct qp *qp, struct inject_packet *what, uint32_t 
 
 static bool is_checked(const struct engine *engine, const struct link *way)
 {
-	return way == engine->link;
+	return way == engine->links[ROUTE_ROCE_V2];
 }
 
 /* @datagram is sealed. @note: NULL: of no QP but QP1. True: it leaves now, perhaps damaged. */
@@ -99,7 +100,7 @@ bool injection_passes_management(struct engine *engine, struct datagram *datagra
 	injection_describe(&packet, datagram, NULL, &what);
 	what.outbound = true;
 	memcpy(what.peer, datagram->destination, 16);
-	passes = tx_apply_faults(engine, engine->link, datagram, &what, NULL);
+	passes = tx_apply_faults(engine, links_find(engine, datagram), datagram, &what, NULL);
 	engine_after_unlock(engine);
 	return passes;
 }

@@ -51,8 +51,9 @@ const struct source_ops source_of_port_group = {
 
 static void watch_sockets(struct engine *engine)
 {
+	struct link *udp = engine->links[ROUTE_ROCE_V2];
 	int fds[40];
-	unsigned i, count = engine->link->ops->event_fds(engine->link, fds, 40);
+	unsigned i, count = udp->ops->event_fds(udp, fds, 40);
 
 	for (i = 0; i < count; i++) {
 		int err = source_watch(&engine->source.all, &engine->source.sockets, fds[i]);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "engine/injection.h"
 #include "engine/internal.h"
+#include "engine/links.h"
 #include "engine/qp_table.h"
 #include "host/slot.h"
 #include "link/udp.h"
@@ -32,7 +33,7 @@ static int claim_usable(struct engine *engine, unsigned index, struct slot *slot
 			break;
 		err = udp_open_slot(engine->udp, index, slot->number);
 		if (!err) {
-			err = engine->ops->claim_slot ? engine->ops->claim_slot(engine->owner, slot->number) : 0;
+			err = links_claim(engine, slot->number);
 			if (!err)
 				err = slot_watch_listen(engine->watch, slot->number);
 			if (err)

@@ -147,12 +147,14 @@ static enum drop rx_deliver(struct receiver *receiver, const struct arrival *arr
 	struct engine *engine = receiver->engine;
 	const struct datagram *datagram = arrival->datagram;
 	const struct packet *packet = &arrival->packet;
-	struct rx_info info = { .ecn_marked = (datagram->traffic_class & 3) == 3,
+	const uint8_t link = datagram->link ? datagram->link : ROUTE_ROCE_V2;
+	struct rx_info info = { .ecn_marked = (datagram->traffic_class & 3) == 3 &&
+					      route_rows[link].headers == ROUTE_HEADERS_UDP,
 				.deny_receive = receiver->deny_receive,
 				.memory = datagram->shared,
 				.route = { .flow_label = datagram->flow_label,
 					   .traffic_class = datagram->traffic_class,
-					   .hop_limit = datagram->hop_limit, .link = ROUTE_ROCE_V2,
+					   .hop_limit = datagram->hop_limit, .link = link & 0xf,
 					   .loopback = datagram->sealed,
 					   .roce.interface = datagram->interface } };
 	bool by_lid = datagram->ib.port;
@@ -164,7 +166,7 @@ static enum drop rx_deliver(struct receiver *receiver, const struct arrival *arr
 	memcpy(info.route.source, datagram->source, 16);
 	memcpy(info.route.destination, datagram->destination, 16);
 	if (__builtin_expect(by_lid, 0)) {
-		info.ecn_marked = info.route.loopback = false;
+		info.route.loopback = false;
 		info.route.link = ROUTE_IB;
 		info.route.port = datagram->ib.port & 0xff;
 		info.route.ib = datagram->ib;
@@ -289,7 +291,7 @@ static void receive_damaged(struct receiver *receiver, const struct arrival *who
 	uint8_t *data;
 
 	lock_assert_held(&engine->progress);
-	if (whole->datagram->sealed || whole->datagram->ib.port) {
+	if (whole->datagram->sealed || whole->datagram->checked) {
 		drop_count(engine->counters, DROP_ICRC, 1);
 		return;
 	}
@@ -368,7 +370,7 @@ static void receive_datagram(struct receiver *receiver, struct datagram *datagra
 		datagram->way = datagram->from_channel ?
 					local_way_of_channel(&receiver->engine->local, datagram->channel) :
 					BY_LOOPBACK;
-	if (!datagram->fault_exempt && receiver->engine->group && !datagram->ib.port &&
+	if (!datagram->fault_exempt && receiver->engine->group && !datagram->checked &&
 	    port_group_takes(receiver->engine->group, datagram))
 		return;
 	while (done < datagram->bytes) {
@@ -399,7 +401,7 @@ static void receive_link(struct receiver *receiver, struct link *link)
 	for (round = 0; round < RECEIVE_ROUNDS; round++) {
 		if (link->ops->receive(link, datagram, RECEIVE_BATCH, &received) || !received)
 			return;
-		if (link == receiver->engine->link)
+		if (link == receiver->engine->links[ROUTE_ROCE_V2])
 			call_shield();		/* it may be a MAD, another process's, a probe */
 		for (i = 0; i < received; i++)
 			receive_datagram(receiver, &datagram[i]);
@@ -515,13 +517,14 @@ static void receive_udp_first(struct receiver *receiver)
 
 	do {
 		before = receiver->packets;
-		receive_link(receiver, receiver->engine->link);
+		receive_link(receiver, receiver->engine->links[ROUTE_ROCE_V2]);
 	} while (receiver->packets != before && ++n < RECEIVE_ROUNDS);
 }
 
 unsigned rx_poll(struct engine *engine, uint64_t now_ns)
 {
 	struct receiver receiver;
+	unsigned i;
 
 	rx_init_receiver(&receiver, engine, now_ns);
 	if (engine->injection)
@@ -533,11 +536,12 @@ unsigned rx_poll(struct engine *engine, uint64_t now_ns)
 		ring_done(engine->local.channel_link);
 	}
 	if (sockets_are_due(&receiver))
-		receive_link(&receiver, engine->link);
-	if (engine->fabric) {
-		call_shield();
-		receive_link(&receiver, engine->fabric);
-	}
+		receive_link(&receiver, engine->links[ROUTE_ROCE_V2]);
+	for (i = ROUTE_ROCE_V2 + 1; i < ROUTE_LINK_COUNT; i++)
+		if (engine->links[i]) {
+			call_shield();
+			receive_link(&receiver, engine->links[i]);
+		}
 	if (loopback_pending(engine->loopback))
 		receive_link(&receiver, engine->loopback);
 	if (!list_empty(&engine->rx.ethernet_ports)) {

@@ -373,7 +373,8 @@ static struct datagram *arrive_by_lid(uint16_t port, uint16_t lid)
 	struct datagram *datagram = arrive();
 
 	datagram->ib = (struct ib_way){ .port = port, .lid = lid };
-	datagram->forwarded = true;
+	datagram->forwarded = datagram->checked = true;
+	datagram->link = ROUTE_IB;
 	ip_addr_of_lid(datagram->source, lid);
 	memset(datagram->destination, 0, sizeof(datagram->destination));
 	append(datagram, OUR_QPN, PEER_PSN, 64);

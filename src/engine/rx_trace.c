@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/internal.h"
+#include "engine/links.h"
 #include "engine/qp_table.h"
 #include "trace/drops.h"
 
@@ -12,13 +13,13 @@ static enum trace_path rx_path(const struct engine *engine, const struct datagra
 {
 	return datagram->from_channel ? TRACE_RING :
 	       datagram->sealed	      ? TRACE_LOOPBACK :
-	       datagram->ib.port      ? TRACE_FABRIC : TRACE_UDP;
+	       links_trace_path(datagram->link);
 }
 
 void rx_trace_begin(struct rx_traced *traced, const struct engine *engine,
 		    const struct arrival *arrival)
 {
-	bool has_id = !arrival->datagram->sealed && !arrival->datagram->ib.port && arrival->icrc != ICRC_BAD;
+	bool has_id = !arrival->datagram->sealed && !arrival->datagram->checked && arrival->icrc != ICRC_BAD;
 	struct trace_record *record = &traced->record;
 	size_t bytes = arrival->bytes;
 

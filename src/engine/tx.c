@@ -12,6 +12,7 @@
 #include "base/ip_addr.h"
 #include "base/log.h"
 #include "engine/internal.h"
+#include "engine/links.h"
 #include "engine/wake.h"
 #include "engine/qp_table.h"
 #include "link/udp.h"
@@ -61,10 +62,12 @@ static void fill_datagram(struct datagram *datagram, const struct route *route, 
 	memset(datagram, 0, sizeof(*datagram));
 	memcpy(datagram->source, route->source, 16);
 	memcpy(datagram->destination, route->destination, 16);
-	if (__builtin_expect(route->link == ROUTE_IB, 0)) {
+	datagram->link = route->link;
+	if (__builtin_expect(route_rows[route->link].arm == ROUTE_ARM_IB, 0)) {
 		datagram->ib = route->ib;
 	} else {
-		if (needs_scope(route->destination))
+		/* Other links than IP have no other way to know. */
+		if (needs_scope(route->destination) || route_rows[route->link].headers != ROUTE_HEADERS_UDP)
 			datagram->interface = route->roce.interface;
 		datagram->from_slot = route->roce.from_slot;
 	}
@@ -175,11 +178,12 @@ static void send_all(struct engine *engine, struct link *link, struct datagram *
 	}
 }
 
-static enum trace_path path_of(const struct engine *engine, const struct link *way)
+static enum trace_path path_of(const struct engine *engine, const struct datagram *datagram,
+			       const struct link *way)
 {
-	return way == engine->link	? TRACE_UDP :
-	       way == engine->loopback	? TRACE_LOOPBACK :
-	       way == engine->fabric	? TRACE_FABRIC : TRACE_RING;
+	return way == engine->loopback			? TRACE_LOOPBACK :
+	       way == links_find(engine, datagram)	? links_trace_path(datagram->link) :
+	       way == engine->links[ROUTE_ROCE_V2]	? TRACE_UDP : TRACE_RING;
 }
 
 void tx_trace_packet(const struct engine *engine, const struct tx_seen *seen, bool lost)
@@ -188,7 +192,7 @@ void tx_trace_packet(const struct engine *engine, const struct tx_seen *seen, bo
 	struct trace_record record;
 
 	trace_record_init(&record, TRACE_IS_PACKET, seen->datagram);
-	record.path = (uint8_t)path_of(engine, seen->way);
+	record.path = (uint8_t)path_of(engine, seen->datagram, seen->way);
 	record.flags = TRACE_OUTBOUND | TRACE_DONT_FRAGMENT | (record.path == TRACE_UDP ? TRACE_HAS_ICRC : 0);
 	record.ip_id = (uint16_t)seen->segment;
 	record.qpn = seen->qpn;
@@ -223,7 +227,8 @@ static void tx_trace(struct engine *engine, const struct tx_batch *batch, unsign
 
 void engine_trace_management(const struct engine *engine, const struct datagram *datagram)
 {
-	const struct tx_seen seen = { .datagram = datagram, .way = engine->link, .data = datagram->data,
+	const struct tx_seen seen = { .datagram = datagram, .way = links_find(engine, datagram),
+				      .data = datagram->data,
 				      .bytes = datagram->bytes, .qpn = QPN_GSI };
 
 	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
@@ -235,17 +240,11 @@ static struct link *choose_link(struct engine *engine, const struct tx_packet *p
 	uint32_t slot = qpn_slot(packet->dest_qpn);
 
 	if (!packet->route.loopback)
-		return packet->route.link == ROUTE_IB ? engine->fabric : engine->link;
+		return engine->links[packet->route.link];
 	if (engine_has_slot(engine, slot))
 		return engine->loopback;
 	*channel = local_channel(&engine->local, slot);
-	return *channel == LOCAL_NO_CHANNEL ? engine->link : engine->local.channel_link;
-}
-
-/* Where no ICRC is looked at, none is made. That of a fabric covers what its link adds. */
-static bool needs_seal(const struct engine *engine, const struct link *way)
-{
-	return way != engine->loopback && way != engine->local.channel_link && way != engine->fabric;
+	return *channel == LOCAL_NO_CHANNEL ? engine->links[ROUTE_ROCE_V2] : engine->local.channel_link;
 }
 
 #define DATAGRAMS_MAX 64u
@@ -278,7 +277,7 @@ void tx_send(struct engine *engine, struct tx_batch *batch)
 		next->bytes = (run - 1) * (packet->bytes + ICRC_BYTES) +
 			      batch->packet[first + run - 1].bytes + ICRC_BYTES;
 		next->sealed = link == engine->loopback;
-		if (needs_seal(engine, way))
+		if (!way->ops->unsealed)
 			tx_seal(next, batch, first, run);
 		if (trace_wants(TRACE_PACKETS | TRACE_LOG))
 			tx_trace(engine, batch, first, run, next, way);
@@ -307,7 +306,7 @@ struct link *tx_prepare_one(struct engine *engine, struct tx_batch *batch, unsig
 	datagram->data = batch->data + packet->offset;
 	datagram->bytes = packet->bytes + ICRC_BYTES;
 	datagram->sealed = way == engine->loopback;
-	if (needs_seal(engine, way))
+	if (!way->ops->unsealed)
 		tx_seal(datagram, batch, index, 1);
 	return way;
 }

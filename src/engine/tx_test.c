@@ -65,7 +65,7 @@ static int set_up(void **state)
 	given_count = refusals = 0;
 	segments_max = LINK_SEGMENTS_MAX;
 	engine->counters = &counters;
-	engine->link = &list_link;
+	engine->links[ROUTE_ROCE_V2] = &list_link;
 	return engine && batch && given ? loopback_open(&engine->loopback, &counters) : ENOMEM;
 }
 
@@ -88,6 +88,7 @@ static void add(size_t bytes)
 	packet->bytes = (uint32_t)bytes;
 	packet->source_qpn = 0x123456;
 	packet->dest_qpn = 0x654321;
+	packet->route.link = ROUTE_ROCE_V2;
 	memcpy(packet->route.source, "\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\0\2\1", 16);
 	memcpy(packet->route.destination, "\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\0\2\2", 16);
 	memset(batch->data + batch->used, (int)batch->count, bytes);

@@ -17,6 +17,7 @@
 #define HEADER_MAGIC	0x5662534cu	/* "VbSL" */
 #define HEADER_VERSION	1u
 #define HEADER_BYTES	64u
+#define FORWARD_LINK_MAX	15u	/* as many as a route has room for */
 #define NONCE_MAGIC	0x56624e4fu	/* "VbNO" */
 
 /* Sent as is: all on one host. */
@@ -26,7 +27,8 @@ struct nonce_message {
 };
 
 enum header_field {
-	FORWARD_MAGIC = 0, FORWARD_VERSION = 4, FORWARD_TRAFFIC_CLASS = 6, FORWARD_HOP_LIMIT = 7,
+	/* The link's tag (0: UDP) and the version were one number: who knows no tags refuses one. */
+	FORWARD_MAGIC = 0, FORWARD_LINK = 4, FORWARD_VERSION = 5, FORWARD_TRAFFIC_CLASS = 6, FORWARD_HOP_LIMIT = 7,
 	FORWARD_SOURCE = 8, FORWARD_DESTINATION = 24, FORWARD_INTERFACE = 40, FORWARD_SOURCE_PORT = 44,
 	FORWARD_SEGMENT_NUMBER = 46, FORWARD_SEGMENT_BYTES = 48, FORWARD_BYTES = 52,
 	FORWARD_FLOW_LABEL = 56, FORWARD_SPREAD = 60,
@@ -35,7 +37,8 @@ enum header_field {
 static void write_header(uint8_t header[HEADER_BYTES], const struct datagram *datagram)
 {
 	put_be32(header + FORWARD_MAGIC, HEADER_MAGIC);
-	put_be16(header + FORWARD_VERSION, HEADER_VERSION);
+	header[FORWARD_LINK] = datagram->link;
+	header[FORWARD_VERSION] = HEADER_VERSION;
 	header[FORWARD_TRAFFIC_CLASS] = datagram->traffic_class;
 	header[FORWARD_HOP_LIMIT] = datagram->hop_limit;
 	memcpy(header + FORWARD_SOURCE, datagram->source, 16);
@@ -53,6 +56,8 @@ static void write_header(uint8_t header[HEADER_BYTES], const struct datagram *da
 static int read_header(const uint8_t header[HEADER_BYTES], size_t bytes, struct datagram *datagram)
 {
 	struct datagram read = {
+		.link = header[FORWARD_LINK],
+		.checked = header[FORWARD_LINK],	/* whoever forwards it has read it: mad/dispatch.c */
 		.traffic_class = header[FORWARD_TRAFFIC_CLASS],
 		.hop_limit = header[FORWARD_HOP_LIMIT],
 		.interface = get_be32(header + FORWARD_INTERFACE),
@@ -66,8 +71,8 @@ static int read_header(const uint8_t header[HEADER_BYTES], size_t bytes, struct 
 	};
 
 	if (get_be32(header + FORWARD_MAGIC) != HEADER_MAGIC ||
-	    get_be16(header + FORWARD_VERSION) != HEADER_VERSION || read.bytes != bytes || !bytes ||
-	    read.segment_bytes > bytes)
+	    header[FORWARD_VERSION] != HEADER_VERSION || read.link > FORWARD_LINK_MAX ||
+	    read.bytes != bytes || !bytes || read.segment_bytes > bytes)
 		return EBADMSG;
 	memcpy(read.source, header + FORWARD_SOURCE, 16);
 	memcpy(read.destination, header + FORWARD_DESTINATION, 16);

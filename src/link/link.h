@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Links carry datagrams between hosts and processes. Data path of every medium: udp.c, loopback.c,
- * local/ring.c. Binding, groups and ICMP errors are UDP's own (udp.h). A link knows nothing of
+ * local/ring.c, subnet/link.c. Binding and ICMP errors are UDP's own (udp.h). A link knows nothing of
  * what it carries.
  */
 #ifndef VERBATIM_LINK_LINK_H
@@ -15,7 +15,17 @@
 
 struct link;
 
+/* A multicast group that packets are wanted of. */
+struct link_group {
+	uint8_t gid[16];		/* MGID */
+	uint8_t alias[16];		/* as it comes over IPv4; else the MGID */
+	uint32_t interface;		/* of RoCE */
+	uint16_t ib_port, lid;		/* of a fabric: the port, 0 elsewhere, and the MLID */
+};
+
 struct link_ops {
+	/* No ICRC is made for it: none is looked at, or it covers headers that the link adds. */
+	bool unsealed;
 	void (*close)(struct link *link);
 	/*
 	 * Fill in datagram->source_port as send() will use it (the ICRC covers it), and return how
@@ -39,6 +49,14 @@ struct link_ops {
 		       unsigned *received);
 	/* Descriptors to wait on for reading: writes up to @max, returns how many. */
 	unsigned (*event_fds)(struct link *link, int *fds, unsigned max);
+	/*
+	 * NULL: it is nothing to this link. Packets to QPNs of this slot (wire/qpn.h) are for this process: 0;
+	 * EADDRINUSE: where the link leads the slot is another's.
+	 */
+	int (*claim)(struct link *link, uint32_t slot);
+	/* Once a group. ENODEV: nothing of it comes by this link. leave() of another is nothing. */
+	int (*join)(struct link *link, const struct link_group *group);
+	void (*leave)(struct link *link, const struct link_group *group);
 };
 
 /* Packets in @datagram. */

@@ -150,6 +150,7 @@ static void loopback_close(struct link *link)
 }
 
 static const struct link_ops loopback_ops = {
+	.unsealed = true,
 	.close = loopback_close,
 	.prepare = loopback_prepare,
 	.send = loopback_send,

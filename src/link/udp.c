@@ -420,7 +420,34 @@ static void udp_close(struct link *link)
 	free(udp);
 }
 
+/* ---- groups, by both families ---- */
+
+static int udp_join_group(struct link *link, const struct link_group *group)
+{
+	int err, err6;
+
+	if (group->ib_port)
+		return ENODEV;
+	err = udp_join(link, group->alias, group->interface);
+	if (!memcmp(group->gid, group->alias, sizeof(group->gid)))
+		return err;
+	/* One family may be missing here: either carries the group. */
+	err6 = udp_join(link, group->gid, group->interface);
+	return err && err6 ? err : 0;
+}
+
+static void udp_leave_group(struct link *link, const struct link_group *group)
+{
+	if (group->ib_port)
+		return;
+	udp_leave(link, group->alias, group->interface);
+	if (memcmp(group->gid, group->alias, sizeof(group->gid)))
+		udp_leave(link, group->gid, group->interface);
+}
+
 static const struct link_ops udp_ops = {
+	.join = udp_join_group,
+	.leave = udp_leave_group,
 	.close = udp_close,
 	.prepare = udp_prepare,
 	.send = udp_send,

@@ -546,6 +546,7 @@ static void ring_close(struct link *link)
 }
 
 static const struct link_ops ring_link_ops = {
+	.unsealed = true,
 	.close = ring_close,
 	.prepare = ring_prepare,
 	.send = ring_send_datagram,

@@ -9,7 +9,7 @@
 enum drop qp1_deliver(struct qp1 *qp1, const struct datagram *datagram, const uint8_t *mad,
 		      uint64_t now_ns)
 {
-	struct mad_address from = { .interface = datagram->interface,
+	struct mad_address from = { .link = datagram->link, .interface = datagram->interface,
 				    .traffic_class = datagram->traffic_class & (uint8_t)~ECN_BITS };
 
 	if (!qp1->gsi)

@@ -15,6 +15,7 @@
 #include "base/ip_addr.h"
 #include "mad/internal.h"
 #include "engine/injection.h"
+#include "engine/links.h"
 #include "engine/wake.h"
 #include "host/slot_watch.h"
 #include "link/udp.h"
@@ -186,28 +187,32 @@ int qp1_transmit(struct qp1 *qp1, struct datagram *datagram, const uint8_t mad[M
 {
 	uint8_t data[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES];
 	size_t bytes = gsi_write_packet(qp1, mad, data);
+	struct link *link = links_find(qp1->engine, datagram);
 	struct icrc_header header;
 	unsigned sent = 0;
 	int err;
 
-	if (!ip_addr_is_link_local(datagram->destination))
+	if (!link)
+		return ENETUNREACH;
+	if (!datagram->link && !ip_addr_is_link_local(datagram->destination))
 		datagram->interface = 0;
 	if (!datagram->hop_limit)
 		datagram->hop_limit = HOP_LIMIT;
 	datagram->data = data;
 	datagram->bytes = bytes + ICRC_BYTES;
-	qp1->engine->link->ops->prepare(qp1->engine->link, datagram);
+	link->ops->prepare(link, datagram);
 	header = icrc_header_of(datagram, 0);
-	icrc_seal(&header, data, bytes);
+	if (!link->ops->unsealed)
+		icrc_seal(&header, data, bytes);
 	if (!qp1->engine->injection)
 		engine_trace_management(qp1->engine, datagram);
 	else if (!injection_passes_management(qp1->engine, datagram))
 		return 0;
 	err = ECONNREFUSED;
-	if (udp_address_is_taken(qp1->engine->udp, datagram->destination))
+	if (!datagram->link && udp_address_is_taken(qp1->engine->udp, datagram->destination))
 		err = qp1_hand_over(qp1, mad, datagram);
 	if (err)
-		err = qp1->engine->link->ops->send(qp1->engine->link, datagram, 1, &sent);
+		err = link->ops->send(link, datagram, 1, &sent);
 	if (err)
 		return err;
 	counter_add(qp1->engine->counters, COUNTER_TX_PACKETS, 1);
@@ -219,10 +224,11 @@ int qp1_transmit(struct qp1 *qp1, struct datagram *datagram, const uint8_t mad[M
 int gsi_send(struct gsi *gsi, const struct mad_address *to, const uint8_t mad[MAD_BYTES])
 {
 	static const uint8_t loopback[16] = IP_ADDR_LOOPBACK_IPV4;
-	struct datagram datagram = { .interface = to->interface, .flow_label = to->flow_label,
+	struct datagram datagram = { .link = to->link, .interface = to->interface,
+				     .flow_label = to->flow_label,
 				     .traffic_class = to->traffic_class,
 				     .hop_limit = to->hop_limit, .errors_wanted = true };
-	bool inside = is_host_only(gsi, to->remote) || is_host_only(gsi, to->local);
+	bool inside = !to->link && (is_host_only(gsi, to->remote) || is_host_only(gsi, to->local));
 
 	if (atomic_load(&gsi->abandoned))
 		return ENODEV;

@@ -38,7 +38,7 @@ static bool make_answer(const struct cm_message *message, struct cm_message *ans
 
 bool qp1_refuse(struct qp1 *qp1, const struct datagram *datagram, const uint8_t mad[MAD_BYTES])
 {
-	struct datagram back = { .interface = datagram->interface };
+	struct datagram back = { .link = datagram->link, .interface = datagram->interface };
 	struct cm_message message, answer;
 	uint8_t bytes[MAD_BYTES];
 

@@ -209,6 +209,8 @@ static bool take_packet(struct subnet *subnet, const struct ctl_head *head, uint
 		.traffic_class = packet.route.grh.tclass,
 		.hop_limit = packet.route.grh.hoplmt,
 		.forwarded = true,
+		.link = ROUTE_IB,
+		.checked = true,
 		.bad_icrc = !ib_packet_is_sealed(data, head->bytes),
 		.data = data + (packet.transport - data),
 		.bytes = packet.transport_bytes,
@@ -293,7 +295,28 @@ static void subnet_link_close(struct link *link)
 	subnet_close((struct subnet *)link);
 }
 
+static int subnet_link_claim(struct link *link, uint32_t slot)
+{
+	return subnet_claim((struct subnet *)link, slot);
+}
+
+static int subnet_link_join(struct link *link, const struct link_group *group)
+{
+	return group->ib_port ? subnet_join((struct subnet *)link, group->ib_port, group->lid, group->gid) :
+				ENODEV;
+}
+
+static void subnet_link_leave(struct link *link, const struct link_group *group)
+{
+	if (group->ib_port)
+		subnet_leave((struct subnet *)link, group->ib_port, group->lid, group->gid);
+}
+
 const struct link_ops subnet_link_ops = {
+	.unsealed = true,
+	.claim = subnet_link_claim,
+	.join = subnet_link_join,
+	.leave = subnet_link_leave,
 	.close = subnet_link_close,
 	.prepare = subnet_prepare,
 	.send = subnet_send,

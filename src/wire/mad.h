@@ -35,6 +35,7 @@ struct mad_address {
 	uint32_t interface;		/* scope of link-local addresses; 0: any */
 	uint32_t flow_label;		/* IPv6 */
 	uint8_t traffic_class, hop_limit;	/* hop_limit 0: 64 */
+	uint8_t link;			/* as that of a datagram (base/datagram.h); 0: UDP */
 };
 
 /* False: shorter than a MAD, or of another base version. @bytes may exceed MAD_BYTES (pad). */

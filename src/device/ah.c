@@ -7,6 +7,7 @@
 #include "base/ip_addr.h"
 #include "base/log.h"
 #include "device/internal.h"
+#include "wire/ib_packet.h"
 
 int hca_create_ah(struct hca_context *context, struct pd *pd, const struct ibv_ah_attr *attr,
 		  struct ah **created)
@@ -73,6 +74,14 @@ static void grh_addresses(const struct ibv_grh *grh, uint8_t source[16], uint8_t
 	memcpy(destination + 12, bytes + 20 + 16, 4);
 }
 
+/* In front of the BTH itself there is a GRH, by RoCE v1; a UDP header follows the others. */
+static enum port_gid_type grh_type(const struct ibv_grh *grh)
+{
+	const uint8_t *bytes = (const uint8_t *)grh;
+
+	return bytes[0] >> 4 == 6 && grh->next_hdr == IB_NEXT_HEADER_BTH ? PORT_GID_ROCE_V1 : PORT_GID_ROCE_V2;
+}
+
 /* Without the ECN bits: congestion that one packet met is no property of the answers. */
 static uint8_t grh_traffic_class(const struct ibv_grh *grh)
 {
@@ -96,7 +105,7 @@ static int ah_attr_by_lid(struct hca_context *context, const struct port *port, 
 	if (!(wc->wc_flags & IBV_WC_GRH))
 		return 0;
 	lock_acquire(&context->hca->net.lock);
-	index = gid_table_find(port, grh->dgid.raw);
+	index = gid_table_find(port, PORT_GID_IB, grh->dgid.raw);
 	lock_release(&context->hca->net.lock);
 	attr->is_global = 1;
 	attr->grh.dgid = grh->sgid;
@@ -130,14 +139,14 @@ int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct
 	}
 	grh_addresses(grh, source, destination);
 	lock_acquire(&hca->net.lock);
-	index = gid_table_find(from, destination);
+	index = gid_table_find(from, grh_type(grh), destination);
 	lock_release(&hca->net.lock);
 	if (index == GID_TABLE_SIZE) {
 		/* Sent to a multicast group: answer from the first GID of the family. */
 		struct hca_gid gid;
 
 		for (index = 1; index < GID_TABLE_SIZE; index++)
-			if (!hca_query_gid(context, port, index, &gid) &&
+			if (!hca_query_gid(context, port, index, &gid) && gid.type == (uint32_t)grh_type(grh) &&
 			    ip_addr_is_ipv4(gid.gid.raw) == ip_addr_is_ipv4(source))
 				break;
 	}

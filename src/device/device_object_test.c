@@ -276,7 +276,7 @@ static void an_address_whose_neighbour_is_silent_is_refused(void **state)
 		skip();
 	assert_int_equal(hca_open("vb_rt0", &veth), 0);
 	assert_int_equal(hca_alloc_pd(veth, &veth_pd), 0);
-	attr.grh.sgid_index = (uint8_t)gid_table_find(veth->port, own);
+	attr.grh.sgid_index = (uint8_t)gid_table_find(veth->port, PORT_GID_ROCE_V2, own);
 	memcpy(attr.grh.dgid.raw, own, 16);
 	attr.grh.dgid.raw[15] = 99;
 	assert_int_equal(hca_create_ah(veth, veth_pd, &attr, &ah), ETIMEDOUT);
@@ -405,7 +405,7 @@ static void an_ipv6_group_travels_by_ipv4_on_lo(void **state)
 	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1, .grh.dgid.raw = { 0xff, 0x0e, [15] = 9 } };
 	uint8_t alias[16];
 	struct ah *ah;
-	uint32_t index = gid_table_find(context->port, ipv6);
+	uint32_t index = gid_table_find(context->port, PORT_GID_ROCE_V2, ipv6);
 
 	if (index == GID_TABLE_SIZE)
 		skip();

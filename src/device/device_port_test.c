@@ -65,7 +65,7 @@ static int ports_begin(void **state)
 	second.guid = context->port->guid + 1;
 	second.gids = GID_TABLE_SIZE;
 	second.references = 2;		/* it is ours */
-	second.gid_type = PORT_GID_IB;
+	second.gid[0].type = PORT_GID_IB;
 	own_pkeys(&second);
 	own_pkeys(context->port);
 	context->ports[1] = &second;

@@ -138,7 +138,7 @@ static inline struct ibv_ah_attr here(void)
 {
 	static const uint8_t address[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
 	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
-	uint32_t index = gid_table_find(context->port, address);
+	uint32_t index = gid_table_find(context->port, PORT_GID_ROCE_V2, address);
 
 	attr.grh.sgid_index = (uint8_t)index;
 	attr.grh.hop_limit = 64;

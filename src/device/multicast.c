@@ -266,7 +266,7 @@ static bool is_own(struct hca *hca, const struct qp *qp, uint32_t source_qpn, co
 	if (qp->number != source_qpn)
 		return false;
 	lock_acquire(&hca->net.lock);
-	own = gid_table_find(port, source) != GID_TABLE_SIZE;
+	own = gid_table_find(port, PORT_GID_ROCE_V2, source) != GID_TABLE_SIZE;
 	lock_release(&hca->net.lock);
 	return own;
 }

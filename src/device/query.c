@@ -229,7 +229,7 @@ int hca_query_gid(struct hca_context *context, uint32_t number, uint32_t index, 
 	if (entry) {
 		gid->gid = entry->gid;
 		gid->index = index;
-		gid->type = port->gid_type;
+		gid->type = entry->type;
 		gid->interface_index = port->interface_index;
 	} else {
 		err = ENODATA;

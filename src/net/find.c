@@ -34,12 +34,19 @@ static void find_snapshot(struct net *net, const struct named_netdev *named, str
 	gid_table_update(port);
 }
 
+/* As a datagram has it. */
+static uint8_t link_of(const struct gid_entry *entry)
+{
+	return 0;
+}
+
 static void find_fill(const struct port *port, uint32_t index, struct net_gid *found)
 {
 	*found = (struct net_gid){ .interface_index = port->interface_index, .guid = port->guid,
 				    .port = port->number, .gid_index = index,
 				    .gid = port->gid[index].gid,
-				    .active_mtu = port_active_mtu(port), .pkey = port->pkey[0] };
+				    .active_mtu = port_active_mtu(port), .pkey = port->pkey[0],
+				    .link = link_of(&port->gid[index]) };
 	memcpy(found->device, port->name, sizeof(found->device));
 	memcpy(found->interface, port->netdev.name, sizeof(found->interface));
 	memcpy(found->address, port->gid[index].address, 16);
@@ -51,30 +58,41 @@ static bool is_like(const struct port *port, const uint8_t gid[16], const uint8_
 	return port->netdev.loopback && ip_addr_is_loopback_ipv4(address) && ip_addr_is_loopback_ipv4(gid);
 }
 
-static bool find_in(const struct port *port, const uint8_t address[16], struct net_gid *found)
+/* How well a GID fits: 0: not at all. Of one address, those of @link before others. */
+static unsigned find_fit(const struct port *port, const struct gid_entry *entry, uint8_t link,
+			 const uint8_t address[16])
 {
-	uint32_t i, like = GID_TABLE_SIZE;
+	bool same = entry->valid && !memcmp(entry->gid.raw, address, 16);
 
-	for (i = 0; i < GID_TABLE_SIZE; i++) {
-		const uint8_t *gid = port->gid[i].gid.raw;
-
-		if (!port->gid[i].valid)
-			continue;
-		if (!memcmp(gid, address, 16))
-			break;
-		if (like == GID_TABLE_SIZE && is_like(port, gid, address))
-			like = i;
-	}
-	if (i == GID_TABLE_SIZE)
-		i = like;
-	if (i == GID_TABLE_SIZE)
-		return false;
-	find_fill(port, i, found);
-	return true;
+	if (!entry->valid || (!same && !is_like(port, entry->gid.raw, address)))
+		return 0;
+	return (same ? 3u : 1u) + (link_of(entry) == link);
 }
 
-int net_find_gid(struct net *net, const uint8_t address[16], uint32_t interface,
-		  struct net_gid *found)
+static bool find_in(const struct port *port, uint8_t link, const uint8_t address[16], struct net_gid *found)
+{
+	uint32_t i, best = GID_TABLE_SIZE;
+	unsigned fit, most = 0;
+
+	for (i = 0; i < GID_TABLE_SIZE; i++) {
+		fit = find_fit(port, &port->gid[i], link, address);
+		if (fit <= most)
+			continue;
+		best = i;
+		most = fit;
+	}
+	if (best < GID_TABLE_SIZE)
+		find_fill(port, best, found);
+	return most;
+}
+
+int net_find_gid(struct net *net, const uint8_t address[16], uint32_t interface, struct net_gid *found)
+{
+	return net_find_gid_of(net, 0, address, interface, found);
+}
+
+int net_find_gid_of(struct net *net, uint8_t link, const uint8_t address[16], uint32_t interface,
+		    struct net_gid *found)
 {
 	struct named_netdev *named;
 	struct port *port;
@@ -89,7 +107,7 @@ int net_find_gid(struct net *net, const uint8_t address[16], uint32_t interface,
 		if (interface && ip_addr_is_link_local_ipv6(address) && named[i].netdev.index != interface)
 			continue;
 		find_snapshot(net, &named[i], port);
-		has = find_in(port, address, found);
+		has = find_in(port, link, address, found);
 	}
 	free(named);
 	if (!port)
@@ -98,6 +116,11 @@ int net_find_gid(struct net *net, const uint8_t address[16], uint32_t interface,
 	if (has)
 		return 0;
 	return net_is_local(net, address, interface) ? ENODEV : EADDRNOTAVAIL;
+}
+
+void net_group_gid(const struct net_gid *gid, const uint8_t group[16], uint8_t mgid[16])
+{
+	memcpy(mgid, group, 16);
 }
 
 bool net_is_local(struct net *net, const uint8_t address[16], uint32_t interface)

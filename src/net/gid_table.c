@@ -27,6 +27,7 @@ static void default_gid(const struct port *port, struct gid_entry *entry)
 	gid_table_default(port, entry->gid.raw);
 	memcpy(entry->address, entry->gid.raw, 16);
 	entry->valid = true;
+	entry->type = PORT_GID_ROCE_V2;
 	for (i = 0; i < port->netdev.address_count; i++)
 		if (!port->netdev.address[i].tentative &&
 		    !memcmp(port->netdev.address[i].address, entry->gid.raw, 16))
@@ -69,6 +70,7 @@ static bool gid_table_add(struct port *port, const uint8_t address[16])
 		memcpy(entry->gid.raw, address, 16);
 		memcpy(entry->address, address, 16);
 		entry->valid = true;
+		entry->type = PORT_GID_ROCE_V2;
 		return true;
 	}
 	return false;
@@ -109,15 +111,22 @@ const struct gid_entry *gid_table_get(const struct port *port, uint32_t index)
 	return &port->gid[index];
 }
 
-uint32_t gid_table_find(const struct port *port, const uint8_t address[16])
+static bool gid_is_at(const struct gid_entry *entry, const uint8_t address[16], bool by_address)
 {
-	uint32_t i;
+	return entry->valid && !memcmp(by_address ? entry->address : entry->gid.raw, address, 16);
+}
 
-	for (i = 0; i < GID_TABLE_SIZE; i++)
-		if (port->gid[i].valid && !memcmp(port->gid[i].gid.raw, address, 16))
-			return i;
-	for (i = 0; i < GID_TABLE_SIZE; i++)
-		if (port->gid[i].valid && !memcmp(port->gid[i].address, address, 16))
-			return i;
-	return GID_TABLE_SIZE;
+uint32_t gid_table_find(const struct port *port, enum port_gid_type type, const uint8_t address[16])
+{
+	uint32_t i, other = GID_TABLE_SIZE;
+
+	for (int by_address = 0; by_address < 2 && other == GID_TABLE_SIZE; by_address++)
+		for (i = 0; i < GID_TABLE_SIZE; i++) {
+			if (!gid_is_at(&port->gid[i], address, by_address))
+				continue;
+			if (port->gid[i].type == type)
+				return i;
+			other = other < GID_TABLE_SIZE ? other : i;
+		}
+	return other;
 }

@@ -74,6 +74,7 @@ struct net_gid {
 	uint8_t address[16];		/* source of packets from that GID */
 	enum ibv_mtu active_mtu;
 	uint16_t pkey;
+	uint8_t link;			/* of packets from that GID, as in a datagram; 0: UDP */
 };
 
 /*
@@ -81,6 +82,11 @@ struct net_gid {
  * the address is of this host but of no device; EADDRNOTAVAIL: it is not an address of this host.
  */
 int net_find_gid(struct net *net, const uint8_t address[16], uint32_t interface, struct net_gid *found);
+/* The same; of several GIDs of one address that whose packets go by @link. */
+int net_find_gid_of(struct net *net, uint8_t link, const uint8_t address[16], uint32_t interface,
+		    struct net_gid *found);
+/* The MGID of an IP group for packets from @gid. */
+void net_group_gid(const struct net_gid *gid, const uint8_t group[16], uint8_t mgid[16]);
 /*
  * The GID to reach @destination from, as the kernel routes. @source: all zero: chosen; else it is bound to.
  * Multicast destinations too. 0; ENETUNREACH, EHOSTUNREACH; ENODEV: routed over an interface without a

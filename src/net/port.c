@@ -43,7 +43,6 @@ void port_init(struct port *port, const struct config *config, const struct name
 	port->guid = port->node_guid = port->system_guid = port_guid(&port->netdev);
 	port->ops = &netdev_port_ops;
 	port->number = 1;
-	port->gid_type = PORT_GID_ROCE_V2;
 	port->gids = GID_TABLE_SIZE;
 	port->pkeys = 1;		/* RoCE has the default partition alone */
 	port->pkey[0] = PKEY_DEFAULT;

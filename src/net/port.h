@@ -26,6 +26,7 @@
 /* A GID of a port, and the address that carries it. */
 struct gid_entry {
 	bool valid;
+	uint8_t type;		/* PORT_GID_...: how packets from it travel */
 	union ibv_gid gid;
 	uint8_t address[16];	/* source address of packets; ::ffff:127.0.0.1 or ::1 where the
 				 * interface does not have the link-local address of GID 0 */
@@ -87,8 +88,7 @@ struct port {
 	const struct config *config;
 	uint64_t guid;			/* network order, as those of its device */
 	uint64_t node_guid, system_guid;
-	uint8_t gid_type;		/* enum ibv_gid_type; fixed, as the table's length */
-	uint16_t gids;
+	uint16_t gids;			/* length of the table; fixed */
 	uint16_t ib_port;		/* struct ib_way's port; 0: RoCE */
 	struct gid_entry gid[GID_TABLE_SIZE];
 	uint16_t pkeys;			/* fixed */
@@ -107,7 +107,7 @@ struct port_maker {
 };
 
 /* IBV_GID_TYPE_IB, _ROCE_V1, _ROCE_V2. */
-enum { PORT_GID_IB, PORT_GID_ROCE_V1, PORT_GID_ROCE_V2 };
+enum port_gid_type { PORT_GID_IB, PORT_GID_ROCE_V1, PORT_GID_ROCE_V2 };
 
 /* Of network interfaces. */
 extern const struct port_ops netdev_port_ops;
@@ -129,7 +129,10 @@ bool gid_table_update(struct port *port);
 void gid_table_default(const struct port *port, uint8_t gid[16]);
 /* NULL: no GID at that index. */
 const struct gid_entry *gid_table_get(const struct port *port, uint32_t index);
-/* The index of that GID, or of the GID that packets from @address have; GID_TABLE_SIZE: there is none. */
-uint32_t gid_table_find(const struct port *port, const uint8_t address[16]);
+/*
+ * The index of that GID, or of the GID that packets from @address have, of @type if there is one, else of another.
+ * GID_TABLE_SIZE: there is none.
+ */
+uint32_t gid_table_find(const struct port *port, enum port_gid_type type, const uint8_t address[16]);
 
 #endif

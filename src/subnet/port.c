@@ -170,6 +170,7 @@ void subnet_port_take(struct port *port, const struct ctl_port *now)
 		memcpy(entry->gid.raw, now->gid[i], sizeof(entry->gid.raw));
 		memcpy(entry->address, now->gid[i], sizeof(entry->address));
 		entry->valid = !ip_addr_is_zero(now->gid[i]);
+		entry->type = PORT_GID_IB;
 	}
 	for (unsigned i = 0; i < port->pkeys; i++)
 		atomic_store(&port->pkey[i], now->pkey[i]);
@@ -190,7 +191,6 @@ static struct port *subnet_port_new(const struct net *net, const struct ctl_port
 	port->guid = htobe64(now->guid);
 	port->node_guid = htobe64(now->node_guid);
 	port->system_guid = htobe64(now->system_guid);
-	port->gid_type = PORT_GID_IB;
 	port->gids = (uint16_t)now->gids;
 	port->pkeys = (uint16_t)now->pkeys;
 	subnet_port_take(port, now);

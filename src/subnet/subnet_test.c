@@ -301,7 +301,7 @@ static void ports_are_as_the_fabric_says(void **state)
 	assert_int_equal(count, 2);
 	assert_int_equal(ports[0]->number, 1);
 	assert_int_equal(ports[1]->number, 2);
-	assert_int_equal(ports[0]->gid_type, PORT_GID_IB);
+	assert_int_equal(ports[0]->gid[0].type, PORT_GID_IB);
 	assert_int_equal(ports[0]->gids, 2);
 	assert_int_equal(ports[0]->pkeys, 4);
 	assert_int_equal(ports[0]->pkey[1], 0x8001);

@@ -115,7 +115,7 @@ static int find_port(const struct endpoint_address *address, struct bound_port *
 	if (err)
 		return err;
 	agent_lock();
-	*found = bound_port_get(&port, address->bytes, clock_now_ns());
+	*found = bound_port_get(&port, 0, address->bytes, clock_now_ns());
 	agent_unlock();
 	return *found ? 0 : ENOMEM;
 }

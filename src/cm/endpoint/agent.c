@@ -454,13 +454,13 @@ void agent_put(void)
 
 static bool same_port(const struct net_gid *a, const struct net_gid *b)
 {
-	return a->gid_index == b->gid_index && a->interface_index == b->interface_index &&
+	return a->gid_index == b->gid_index && a->link == b->link && a->interface_index == b->interface_index &&
 	       !memcmp(&a->gid, &b->gid, sizeof(a->gid)) &&
 	       !memcmp(a->address, b->address, sizeof(a->address)) &&
 	       a->active_mtu == b->active_mtu && !strcmp(a->device, b->device);
 }
 
-struct bound_port *bound_port_get(const struct net_gid *port, const uint8_t asked[16],
+struct bound_port *bound_port_get(const struct net_gid *port, uint8_t link, const uint8_t asked[16],
 				  uint64_t now_ns)
 {
 	struct bound_port *found;
@@ -481,17 +481,19 @@ found:
 	found->references++;
 	found->checked_ns = now_ns;
 	memcpy(found->asked, asked, sizeof(found->asked));
+	found->asked_link = link;
 	return found;
 }
 
-struct bound_port *bound_port_recent(const uint8_t address[16], uint64_t now_ns)
+struct bound_port *bound_port_recent(uint8_t link, const uint8_t address[16], uint64_t now_ns)
 {
 	struct list *node;
 
 	list_for_each(node, &agent.ports) {
 		struct bound_port *port = list_entry(node, struct bound_port, node);
 
-		if (!memcmp(port->asked, address, 16) && now_ns - port->checked_ns < PORT_FRESH_NS) {
+		if (!memcmp(port->asked, address, 16) && port->asked_link == link &&
+		    now_ns - port->checked_ns < PORT_FRESH_NS) {
 			port->references++;
 			return port;
 		}

@@ -147,8 +147,8 @@ static inline void fake_fill(unsigned i, struct net_gid *port)
 	memcpy(port->address, port->gid.raw, 16);
 }
 
-int net_find_gid(struct net *unused, const uint8_t address[16], uint32_t interface,
-		  struct net_gid *port)
+int net_find_gid_of(struct net *unused, uint8_t link, const uint8_t address[16], uint32_t interface,
+		    struct net_gid *port)
 {
 	uint8_t known[16];
 	unsigned i;
@@ -163,6 +163,16 @@ int net_find_gid(struct net *unused, const uint8_t address[16], uint32_t interfa
 	}
 	fake_address("10.9.9.9", known);
 	return memcmp(known, address, 16) ? EADDRNOTAVAIL : ENODEV;
+}
+
+int net_find_gid(struct net *unused, const uint8_t address[16], uint32_t interface, struct net_gid *port)
+{
+	return net_find_gid_of(NULL, 0, address, interface, port);
+}
+
+void net_group_gid(const struct net_gid *gid, const uint8_t group[16], uint8_t mgid[16])
+{
+	memcpy(mgid, group, 16);
 }
 
 bool net_is_local(struct net *unused, const uint8_t address[16], uint32_t interface)

@@ -111,7 +111,8 @@ struct bound_port {
 	struct list endpoints;		/* struct endpoint */
 	unsigned references;
 	uint64_t checked_ns;		/* when net_find_gid() last gave it */
-	uint8_t asked[16];		/* for this address */
+	uint8_t asked[16];		/* for this address, */
+	uint8_t asked_link;		/* and packets by this link */
 	struct net_gid gid;
 };
 
@@ -119,6 +120,7 @@ struct bound_port {
 struct endpoint_path {
 	union ibv_gid dgid;
 	uint8_t remote[16];		/* the peer's IP address, v4-mapped */
+	uint8_t link;			/* passive: by which its request came */
 	uint32_t flow_label;
 	uint16_t pkey;
 	uint8_t mtu;			/* enum ibv_mtu */
@@ -235,10 +237,10 @@ uint32_t agent_random(void) REQUIRES(agent.lock);
 void agent_wait(uint64_t until_ns) REQUIRES(agent.lock);
 
 /* Ports that endpoints share. NULL: no memory. */
-struct bound_port *bound_port_get(const struct net_gid *port, const uint8_t asked[16],
+struct bound_port *bound_port_get(const struct net_gid *port, uint8_t link, const uint8_t asked[16],
 				  uint64_t now_ns) REQUIRES(agent.lock);
-/* One that had @address a moment ago, with a reference; NULL: ask net_find_gid(). */
-struct bound_port *bound_port_recent(const uint8_t address[16], uint64_t now_ns)
+/* One that had @address for @link a moment ago, with a reference; NULL: ask net_find_gid_of(). */
+struct bound_port *bound_port_recent(uint8_t link, const uint8_t address[16], uint64_t now_ns)
 	REQUIRES(agent.lock);
 void bound_port_put(struct bound_port *port) REQUIRES(agent.lock);
 /* The endpoint's reference becomes that to @port (NULL: none), which it takes over. */

@@ -54,7 +54,7 @@ static int multicast_join_group(struct endpoint *endpoint, const struct endpoint
 		return ENOMEM;
 	group->address = *address;
 	group->user = user;
-	memcpy(group->mgid.raw, address->bytes, 16);
+	net_group_gid(&endpoint->port->gid, address->bytes, group->mgid.raw);
 	err = post_joined(endpoint, group, user);
 	if (err) {
 		free(group);

@@ -49,6 +49,7 @@ static enum cm_transport transport_of(uint8_t qp_type)
 static void describe_way(const struct endpoint *endpoint, struct mad_address *way)
 {
 	*way = (struct mad_address){
+		.link = endpoint->peer_local ? 0 : endpoint->port->gid.link,
 		.interface = endpoint->port->gid.interface_index,
 		.flow_label = endpoint->path.flow_label,
 		.traffic_class = endpoint->path.traffic_class,

@@ -65,6 +65,7 @@ struct endpoint *request_endpoint(const struct cm_event *event, uint8_t qp_type)
 	endpoint->tos_set = listener->tos_set;
 	endpoint->afonly = listener->afonly;
 	memcpy(endpoint->path.remote, event->from->remote, 16);
+	endpoint->path.link = event->from->link;
 	cm_set_owner(event->connection, endpoint);
 	return endpoint;
 }
@@ -181,14 +182,15 @@ int request_find_port(struct endpoint *endpoint)
 	int err = 0;
 
 	agent_lock();
-	endpoint_set_port(endpoint, bound_port_recent(address, now_ns));
+	endpoint_set_port(endpoint, bound_port_recent(endpoint->path.link, address, now_ns));
 	agent_unlock();
 	if (!endpoint->port) {
-		err = net_find_gid(gsi_net(agent.gsi), address, endpoint->source.scope, &port);
+		err = net_find_gid_of(gsi_net(agent.gsi), endpoint->path.link, address,
+				      endpoint->source.scope, &port);
 		if (err)
 			return err;
 		agent_lock();
-		endpoint_set_port(endpoint, bound_port_get(&port, address, now_ns));
+		endpoint_set_port(endpoint, bound_port_get(&port, endpoint->path.link, address, now_ns));
 		agent_unlock();
 		if (!endpoint->port)
 			return ENOMEM;

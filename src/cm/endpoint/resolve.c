@@ -181,7 +181,7 @@ bool address_is_here(const uint8_t address[16], uint32_t scope)
 /* What the way says goes into the endpoint. 0 or ENOMEM. */
 static int take_way(struct endpoint *endpoint, const struct resolution *way) REQUIRES(agent.lock)
 {
-	struct bound_port *port = bound_port_get(&way->port, way->port.gid.raw, clock_now_ns());
+	struct bound_port *port = bound_port_get(&way->port, 0, way->port.gid.raw, clock_now_ns());
 
 	if (!port)
 		return ENOMEM;

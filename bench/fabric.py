@@ -7,6 +7,7 @@ How long does OpenSM need to bring up a virtual InfiniBand fabric, and one of ib
     bench/fabric.py --only torus --repeat 1     one of them
     bench/fabric.py --large                     and a Clos of 5,000 hosts, without ibsim
     bench/fabric.py --only clients              200 programs that have a port open at once, on both
+    bench/fabric.py --only paths                saquery of all path records of 144 hosts, beside what opensm needs
 
 Debian packages: opensm, ibsim-utils, infiniband-diags. Both have the same topology with the same GUIDs:
 ibsim gives its own, so the file of `verbatim fabric` is what ibnetdiscover prints under ibsim. Runs
@@ -218,6 +219,54 @@ def crowd(scratch):
     return row
 
 
+def processor_s(pid):
+    """Seconds of the processor that a process has had."""
+    with open('/proc/%d/stat' % pid, encoding='ascii') as stat:
+        words = stat.read().rsplit(')', 1)[1].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf('SC_CLK_TCK')
+
+
+def paths(scratch, repeat):
+    """26,896 path records: a message of 1.7 MB, of 8,606 RMPP segments over up to four cables. By
+    the clock, and what opensm, saquery and the fabric had of the processors meanwhile."""
+    file = os.path.join(scratch, 'recipe.topo')
+    make(SIZES['tree'], file)
+    ours = Ours(scratch, file)
+    log = os.path.join(ours.directory, 'opensm.log')
+    conf = os.path.join(ours.directory, 'conf')
+    with open(conf, 'w', encoding='utf-8') as settings:
+        settings.write('force_log_flush TRUE\n')
+    manager = subprocess.Popen(ours.before + ['opensm', '-F', conf, '-f', log],
+                               env=ours.environment, cwd=ours.directory,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 60
+        while subprocess.run(['grep', '-qs', 'SUBNET UP', log], check=False).returncode:
+            if time.monotonic() > end:
+                sys.exit('opensm did not bring up the subnet')
+            time.sleep(0.1)
+        ours.environment['VERBATIM_NODE'] = 'host144'
+        rows = []
+        for _ in range(repeat):
+            before = [processor_s(manager.pid), processor_s(ours.process.pid), os.times(), time.monotonic()]
+            said = ours.run('saquery', 'PR').stdout
+            clock_s = time.monotonic() - before[3]
+            times = os.times()
+            if said.count('PathRecord dump:') != 164 * 164:
+                sys.exit('%d path records' % said.count('PathRecord dump:'))
+            rows.append((clock_s, processor_s(manager.pid) - before[0],
+                         times.children_user + times.children_system
+                         - before[2].children_user - before[2].children_system,
+                         processor_s(ours.process.pid) - before[1]))
+        clock_s, opensm_s, saquery_s, fabric_s = (statistics.median(column) for column in zip(*rows))
+        return {'s': '%.2f' % clock_s, 'of which opensm': '%.2f' % opensm_s, 'saquery': '%.2f' % saquery_s,
+                'the fabric': '%.2f' % fabric_s,
+                'clock / (opensm + saquery)': '%.2f' % (clock_s / (opensm_s + saquery_s))}
+    finally:
+        stop(manager)
+        ours.close()
+
+
 def alone(scratch, recipe):
     file = os.path.join(scratch, 'recipe.topo')
     make(recipe, file)
@@ -245,7 +294,7 @@ def links(text):
 
 def main():
     parser = argparse.ArgumentParser(description='Bring-up of a subnet: verbatim fabric beside ibsim.')
-    parser.add_argument('--only', choices=sorted(dict(SIZES, **LARGE, clients='')), help='one of them')
+    parser.add_argument('--only', choices=sorted(dict(SIZES, **LARGE, clients='', paths='')), help='one of them')
     parser.add_argument('--repeat', type=int, default=5, help='runs of each')
     parser.add_argument('--large', action='store_true', help='and 5,000 hosts, without ibsim')
     options = parser.parse_args()
@@ -256,6 +305,10 @@ def main():
         with tempfile.TemporaryDirectory(prefix='fabric.') as scratch:
             row = crowd(scratch)
         print('%d programs at once: %s' % (CLIENTS, ', '.join('%s %s' % pair for pair in row.items())), flush=True)
+    if options.only in (None, 'paths'):
+        with tempfile.TemporaryDirectory(prefix='fabric.') as scratch:
+            row = paths(scratch, options.repeat)
+        print('all path records of 144 hosts: %s' % ', '.join('%s %s' % pair for pair in row.items()), flush=True)
     chosen = dict(SIZES, **(LARGE if options.large or options.only in LARGE else {}))
     for name, recipe in chosen.items():
         if options.only not in (None, name):

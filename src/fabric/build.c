@@ -186,10 +186,15 @@ static bool build_plant(struct reader *reader, struct fabric *fabric, const stru
 		break;
 	case PLANT_STUCK:
 		err = fabric_set_stuck(fabric, node, port, true, 0);
+		break;
+	case PLANT_ADDRESS:
+		err = fabric_add_ip(fabric, node, port, planted->ip);
 	}
 	reader->no_memory |= err == ENOMEM;
 	reader->line = planted->line;
-	if (err && err != ENOMEM)
+	if (err == EEXIST)
+		COMPLAIN(reader, "an address of ip= is given twice; each port has its own");
+	else if (err && err != ENOMEM)
 		COMPLAIN(reader, "\"%.64s\"[%u] has no cable", fabric->node[node].id, port);
 	return !err;
 }
@@ -205,11 +210,12 @@ struct fabric *file_build(struct reader *reader)
 	fabric->node = calloc(reader->drafts, sizeof(*fabric->node));
 	if (!fabric->node)
 		goto failed;
-	for (; fabric->nodes < reader->drafts; fabric->nodes++) {
+	for (uint32_t cas = 0; fabric->nodes < reader->drafts; fabric->nodes++) {
 		struct draft *draft = &reader->draft[fabric->nodes];
 		bool built = build_node(draft);
 
 		fabric->node[fabric->nodes] = draft->node;
+		fabric->node[fabric->nodes].ca_number = draft->node.type == FABRIC_CA ? ++cas : 0;
 		draft->node = (struct fabric_node){ .id = fabric->node[fabric->nodes].id };
 		if (!built) {
 			fabric->nodes++;

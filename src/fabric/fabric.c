@@ -25,6 +25,7 @@ void fabric_free(struct fabric *fabric)
 	free(fabric->queue);
 	free(fabric->by_name);
 	free(fabric->place);
+	free(fabric->ip);
 	free(fabric);
 }
 

@@ -293,6 +293,16 @@ uint16_t fabric_pkey(const struct fabric *fabric, uint32_t node, uint32_t port, 
 /* False: beyond the end. */
 bool fabric_gid(const struct fabric *fabric, uint32_t node, uint32_t port, unsigned index,
 		uint8_t gid[16]);
+/*
+ * IP addresses of a port of an HCA (address.c), v4-mapped, from index 0 on. False: beyond the end.
+ */
+bool fabric_ip(const struct fabric *fabric, uint32_t node, uint32_t port, unsigned index,
+	       uint8_t ip[16]);
+/* 0; EINVAL: no such port, or of a switch; EEXIST: a port has it; ENOMEM. */
+int fabric_add_ip(struct fabric *fabric, uint32_t node, uint32_t port, const uint8_t ip[16]);
+/* The node and port that have this address, or this GID. FABRIC_NONE: none. */
+uint32_t fabric_find_ip(const struct fabric *fabric, const uint8_t ip[16], uint32_t *port);
+uint32_t fabric_find_gid(const struct fabric *fabric, const uint8_t gid[16], uint32_t *port);
 /* Linear forwarding table of a switch: the port for a LID, 255: unreachable or not a switch. */
 uint8_t fabric_route(const struct fabric *fabric, uint32_t node, uint16_t lid);
 

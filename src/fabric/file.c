@@ -375,8 +375,10 @@ static void verb_host(struct reader *reader, const char *p)
 			COMPLAIN(reader,
 				 "desc= has %zu characters; NodeDescription has room for %u",
 				 strlen(value), DESCRIPTION_BYTES);
+		} else if (!strcmp(name, "ip")) {
+			file_plant_addresses(reader, draft, 1, value);
 		} else {
-			COMPLAIN(reader, "host has no option %s; it has desc", name);
+			COMPLAIN(reader, "host has no option %s; it has desc and ip", name);
 		}
 	}
 }

@@ -25,12 +25,14 @@ struct cable_end {
 
 /* What a line says of a port, for when the subnet is there. */
 struct planted {
-	enum { PLANT_COUNTER, PLANT_RISE, PLANT_BIT_ERRORS, PLANT_DEGRADED, PLANT_STUCK } kind;
+	enum { PLANT_COUNTER, PLANT_RISE, PLANT_BIT_ERRORS, PLANT_DEGRADED, PLANT_STUCK,
+	       PLANT_ADDRESS } kind;
 	uint32_t node;
 	unsigned port, line, counter, lanes;
 	int speed;			/* enum link_speed; -1: any */
 	uint64_t value;
 	double rate;
+	uint8_t ip[16];
 };
 
 struct draft {
@@ -100,6 +102,9 @@ bool reader_names_grow(struct reader *reader);		/* false: no memory */
 
 void file_verb_counter(struct reader *reader, const char *p);
 void file_verb_port(struct reader *reader, const char *p);
+/* ip= of a port of a host: addresses with commas between them. */
+void file_plant_addresses(struct reader *reader, const struct draft *draft, unsigned port,
+			  const char *value);
 /* ber=, degraded= of a link. False: another option. */
 bool file_link_fault(struct reader *reader, const struct draft *draft, unsigned port,
 		     const char *name, const char *value);

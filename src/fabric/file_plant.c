@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Lines of a subnet's file that plant something: counters, ports that are stuck, cables that are bad. */
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ip_addr.h"
 #include "fabric/file_internal.h"
 
 static void reader_plant(struct reader *reader, const struct planted *planted)
@@ -64,6 +66,40 @@ void file_verb_counter(struct reader *reader, const char *p)
 	}
 }
 
+static bool plant_read_ip(const char *text, uint8_t ip[16])
+{
+	uint8_t ipv4[4];
+
+	if (inet_pton(AF_INET, text, ipv4) == 1) {
+		ip_addr_map_ipv4(ip, ipv4);
+		return !ip_addr_is_multicast(ip) && ipv4[0];
+	}
+	return inet_pton(AF_INET6, text, ip) == 1 && !ip_addr_is_multicast(ip) &&
+	       !ip_addr_is_zero(ip);
+}
+
+void file_plant_addresses(struct reader *reader, const struct draft *draft, unsigned port,
+			  const char *value)
+{
+	struct planted planted = { .kind = PLANT_ADDRESS, .port = port,
+				   .node = (uint32_t)(draft - reader->draft) };
+	char copy[80], *rest = copy, *one;
+
+	if (draft->node.type != FABRIC_CA) {
+		COMPLAIN(reader, "\"%.64s\": ip= is of a host: a Ca or Hca", draft->node.id);
+		return;
+	}
+	snprintf(copy, sizeof(copy), "%s", value);
+	while ((one = strsep(&rest, ","))) {
+		if (!plant_read_ip(one, planted.ip)) {
+			COMPLAIN(reader, "ip=%.46s is no address of a host; write ip=10.0.0.1, or more "
+				 "with commas between them", one);
+			return;
+		}
+		reader_plant(reader, &planted);
+	}
+}
+
 void file_verb_port(struct reader *reader, const char *p)
 {
 	struct planted planted;
@@ -75,8 +111,10 @@ void file_verb_port(struct reader *reader, const char *p)
 		if (!strcmp(name, "stuck") && planted.port) {
 			planted.kind = PLANT_STUCK;
 			reader_plant(reader, &planted);
+		} else if (!strcmp(name, "ip") && planted.port) {
+			file_plant_addresses(reader, &reader->draft[planted.node], planted.port, value);
 		} else {
-			COMPLAIN(reader, "port has no option %s; it has stuck, and ports begin at 1",
+			COMPLAIN(reader, "port has no option %s; it has stuck and ip, and ports begin at 1",
 				 name);
 		}
 	}

@@ -109,6 +109,7 @@ struct fabric_node {
 	uint64_t guid, system_guid;
 	uint32_t vendor_id, revision;
 	uint16_t device_id, pkeys;	/* entries of the P_Key table of an end port */
+	uint32_t ca_number;		/* of an HCA, by the order of the file from 1; else 0 */
 	bool powered;
 	bool dirty;			/* the image has not what is in force */
 	struct fabric_port *port;	/* [ports + 1] */
@@ -136,6 +137,12 @@ struct flight {
 	uint8_t mad[MAD_BYTES];
 };
 
+/* An IP address that the file gives to a port of an HCA. */
+struct fabric_ip {
+	uint32_t node;
+	uint8_t port, ip[16];
+};
+
 struct fabric {
 	struct fabric_node *node;
 	uint32_t nodes;
@@ -156,6 +163,8 @@ struct fabric {
 	bool dirty;			/* some node is */
 	uint32_t *by_name;		/* hash of IDs and descriptions: node + 1 */
 	size_t names_room;
+	struct fabric_ip *ip;
+	unsigned ips;
 };
 
 /* Where a node is in the image. */

@@ -3,10 +3,12 @@
  * The subnet as a file, with all that a file can say: GUIDs, descriptions, rates as they are
  * offered, and the LIDs that a subnet manager gave, as comments.
  */
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ip_addr.h"
 #include "fabric/file_internal.h"
 
 static const char *print_width(uint8_t widths)
@@ -117,6 +119,16 @@ static void print_own_lines(const struct fabric *fabric, const struct fabric_nod
 			info->optimized_sl_to_vl_mapping_programming ? "yes" : "no");
 	for (unsigned port = 0; port <= node->ports; port++)
 		print_faults(fabric, node, port, out);
+	for (unsigned i = 0; i < fabric->ips; i++) {
+		const uint8_t *ip = fabric->ip[i].ip;
+		bool ipv4 = ip_addr_is_ipv4(ip);
+		char text[INET6_ADDRSTRLEN];
+
+		if (&fabric->node[fabric->ip[i].node] == node)
+			fprintf(out, "port \"%s\"[%u] ip=%s\n", node->id, fabric->ip[i].port,
+				inet_ntop(ipv4 ? AF_INET : AF_INET6, ip + (ipv4 ? 12 : 0), text,
+					  sizeof(text)));
+	}
 }
 
 char *fabric_print(const struct fabric *fabric)

@@ -6,6 +6,7 @@
  */
 #include "fabric/console.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/ip_addr.h"
 #include "base/nearest.h"
 #include "base/text.h"
 #include "wire/packet.h"
@@ -155,6 +157,19 @@ static const char *state_name(enum fabric_port_state state)
 	return (unsigned)state < sizeof(names) / sizeof(names[0]) ? names[state] : "?";
 }
 
+static void show_addresses(const struct room *room, uint32_t node, uint32_t port, FILE *out)
+{
+	char text[INET6_ADDRSTRLEN];
+	uint8_t ip[16];
+
+	for (unsigned i = 0; fabric_ip(room->fabric, node, port, i, ip); i++) {
+		bool ipv4 = ip_addr_is_ipv4(ip);
+
+		fprintf(out, ", %s", inet_ntop(ipv4 ? AF_INET : AF_INET6, ip + (ipv4 ? 12 : 0), text,
+					       sizeof(text)));
+	}
+}
+
 static void show_node(const struct room *room, uint32_t node, FILE *out)
 {
 	static const char *const types[] = { "?", "Hca", "Switch", "Router" };
@@ -181,6 +196,7 @@ static void show_node(const struct room *room, uint32_t node, FILE *out)
 				port.speed_name);
 		if (info.type != FABRIC_SWITCH)
 			fprintf(out, " LID %u", port.lid);
+		show_addresses(room, node, number, out);
 		fprintf(out, " -> \"%s\"[%u]%s\n", console_node_name(room, port.peer_node), port.peer_port,
 			room_is_cabled(room, &port) ? "" : ", pulled");
 	}
@@ -486,7 +502,7 @@ static const struct word {
 	{ "cable", "NODE[PORT] ber RATE", word_cable, "bits that flip: 1e-9; 0: none", false },
 	{ "cable", "NODE[PORT] degraded 1xSDR", word_cable, "what it trains to at best; off", false },
 	{ "node", "NODE on|off", word_node, "its power; when it is back it has forgotten all", false },
-	{ "show", "[NODE]", word_show, "nodes, ports, states, LIDs", true },
+	{ "show", "[NODE]", word_show, "nodes, ports, states, LIDs, IP addresses", true },
 	{ "route", "FROM TO [--sl N]", word_route, "hop by hop, as tables say; --pkey, --bytes", true },
 	{ "counter", "NODE[PORT] [NAME[+]=N ...]", console_word_counter,
 	  "+=: so many more each second; alone: those that are not 0", false },

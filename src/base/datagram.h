@@ -35,7 +35,10 @@ struct ib_way {
 _Static_assert(sizeof(struct ib_way) == 8, "copied with each route");
 #define IB_WAY_PORT(hca, number)	((uint16_t)((hca) << 8 | (number)))
 
-/* Addresses are GIDs if there is a GRH; else see ip_addr_of_lid(). */
+/*
+ * Addresses are GIDs if there is a GRH; else see ip_addr_of_lid().
+ * Large: what any link says of a packet has a member.
+ */
 struct datagram {
 	uint8_t source[16], destination[16];
 	uint32_t interface;		/* scope of link-local addresses, egress of multicast; 0: any */
@@ -54,6 +57,7 @@ struct datagram {
 	uint8_t link;			/* enum route_link; 0: RoCEv2 */
 	uint16_t channel;		/* local/: to or from which peer process */
 	struct ib_way ib;
+	uint16_t pkey;			/* mad/: of a MAD of a fabric */
 	uint32_t way;			/* engine/, receive: as struct qp has it */
 	unsigned segment_number;	/* host/: of the first segment, when forwarded one by one */
 	uint8_t *data;

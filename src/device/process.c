@@ -175,10 +175,17 @@ static void subnet_ports_turn(struct source *source, bool ready, uint64_t now_ns
 {
 	struct hca *hca = source->owner;
 	enum subnet_watch watch;
+	unsigned again;
 
 	if (!hca->subnet)
 		return;
-	subnet_turn(hca->subnet, &hca->net, now_ns, &watch);
+	again = subnet_turn(hca->subnet, &hca->net, now_ns, &watch);
+	for (unsigned i = 0; again; again >>= 1, i++) {
+		const struct net_change change = { .ib_port = subnet_port_at(hca->subnet, i) };
+
+		if (again & 1)
+			qp1_interface_changed(&hca->qp1, &change, now_ns);
+	}
 	if (watch == SUBNET_WATCH)
 		source_watch(&hca->engine.source.all, &hca->subnet_data, subnet_fd(hca->subnet));
 	else if (watch == SUBNET_UNWATCH)
@@ -317,7 +324,10 @@ static int process_attach(struct hca *hca)
 	if (!hca->subnet)
 		return 0;
 	hca->engine.links[ROUTE_IB] = subnet_link(hca->subnet);
-	hca->net.maker = (struct port_maker){ .make = subnet_make_ports, .owner = hca->subnet };
+	hca->net.maker = (struct port_maker){ .make = subnet_make_ports, .find = subnet_find_address,
+					      .find_way = subnet_find_way, .look = subnet_look,
+					      .serve = subnet_serve, .describe = subnet_describe,
+					      .owner = hca->subnet };
 	return 0;
 }
 

@@ -216,8 +216,9 @@ static enum drop rx_take_untraced(struct receiver *receiver, const struct arriva
 	counter_add(engine->counters, COUNTER_RX_BYTES, arrival->bytes);
 	if (arrival->why)
 		return drop_count(engine->counters, arrival->why, 1);
-	if (arrival->packet.dest_qpn == QPN_GSI && !arrival->datagram->ib.port) {
-		if (!pkey_matches(arrival->packet.pkey, PKEY_DEFAULT)) {
+	if (arrival->packet.dest_qpn == QPN_GSI) {
+		/* That of a fabric is any of its port's: the fabric has looked. */
+		if (!arrival->datagram->ib.port && !pkey_matches(arrival->packet.pkey, PKEY_DEFAULT)) {
 			drop_explain(DROP_PKEY, NULL, &arrival->packet, arrival->datagram->source);
 			return drop_count(engine->counters, DROP_PKEY, 1);
 		}

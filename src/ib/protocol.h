@@ -17,6 +17,11 @@
  *				<-	TEXT ..., then END
  *	ROUTE struct ctl_route	->
  *				<-	TEXT ..., then END: status 0 if it arrives, EHOSTUNREACH
+ *	ADDRESS struct ctl_address ->
+ *				<-	NEIGHBOUR for each that there is, then END
+ *	SERVICE struct ctl_service ->
+ *				<-	END: the program that has the slot, of this process, has the
+ *					service ID at its node, or no more. EADDRINUSE: another one has
  *
  * A process whose QPs are at the node's HCAs has one more connection, of data:
  *
@@ -44,8 +49,12 @@
  * may hand over by itself; it tallies them. Without descriptors there is no image: all is DATA.
  *
  * DATA's packet is whole, LRH to ICRC. The fabric writes its VL, and believes nothing else: SLID is
- * one of the port's, PktLen fits, neither end is QP0 or QP1 (their MADs go by OPEN), and a
- * datagram's source QP is of the connection's slots; what is not so is dropped and counted. A
+ * one of the port's, PktLen fits, neither end is QP0, and a datagram's source QP is of the
+ * connection's slots; what is not so is dropped and counted. Between QP1 and QP1 there are MADs of
+ * connection management, and what is asked of subnet administration: the fabric is a kernel's ib_mad
+ * to them. Its answers find the connection by the transaction ID, of which the fabric writes the
+ * upper half; those of connection management by the slot in the communication ID, requests by the
+ * claim on their service ID (SERVICE). What nobody is there for the fabric refuses. A
  * packet that its sender's HCA loops back, to a LID of the port itself or to a group, reaches other
  * connections at that port; for QPs of its own the sender's process has it already.
  * Backpressure is the socket's: it is full, and nothing is lost, as long as the receivers read. What
@@ -72,6 +81,7 @@
 #define CTL_GIDS_MAX		16u
 #define CTL_SLOTS_MAX		4u		/* of a connection, as all that follow */
 #define CTL_GROUPS_MAX		1024u
+#define CTL_SERVICES_MAX	16384u
 /* Of a packet: LRH, GRH, BTH with the longest extensions, 4096 bytes, ICRC; rounded up. */
 #define CTL_PACKET_MAX		4224u
 #define CTL_ANY_AGENT		UINT32_MAX
@@ -79,8 +89,8 @@
 enum ctl_kind {
 	CTL_COMMAND = 1, CTL_PORTS, CTL_OPEN, CTL_REGISTER, CTL_UNREGISTER, CTL_ISSM, CTL_SYSFS,
 	CTL_ATTACH, CTL_SLOT, CTL_GROUP, CTL_DATA, CTL_VIOLATION, CTL_ROUTE,
-	CTL_FOLD,
-	CTL_TEXT = 64, CTL_PORT, CTL_END, CTL_CHANGED,
+	CTL_FOLD, CTL_ADDRESS, CTL_SERVICE,
+	CTL_TEXT = 64, CTL_PORT, CTL_END, CTL_CHANGED, CTL_NEIGHBOUR,
 };
 
 /* Of CHANGED: its value is a mask of 1 << event; 0: something else of the port is another. */
@@ -119,6 +129,36 @@ struct ctl_agent {
 	uint32_t flags, oui;
 	uint8_t class, class_version, rmpp_version, reserved;
 	uint64_t methods[2];
+};
+
+/*
+ * ADDRESS: which port has this IP address (v4-mapped) or GID; all zero: all addresses of the node.
+ * place.node counts only then.
+ */
+struct ctl_address {
+	struct ctl_place place;
+	uint8_t address[16];
+};
+
+/* NEIGHBOUR: what ARP would find. */
+struct ctl_neighbour {
+	char node[CTL_NODE_MAX];
+	uint32_t hca, port;		/* of the node */
+	uint8_t ip[16], gid[16];	/* ip: zero if it has none */
+	uint32_t lid, state;		/* now */
+};
+
+enum { CTL_SERVICE_RELEASE, CTL_SERVICE_CLAIM, CTL_SERVICE_SERVE };
+
+/*
+ * SERVICE: requests for the service ID, to this IP address or GID of the node; zero: to any, of that
+ * family, 4 or 6; 0: both. Only one that is served gets requests; those for others are lost.
+ */
+struct ctl_service {
+	struct ctl_place place;
+	uint32_t slot, what, family, reserved;
+	uint64_t service_id;
+	uint8_t address[16];
 };
 
 /* GROUP. A port has a group once for a connection, however many of its QPs are attached. */

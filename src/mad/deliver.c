@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/ip_addr.h"
 #include "engine/qp_table.h"
 #include "mad/internal.h"
 
@@ -17,6 +18,12 @@ enum drop qp1_deliver(struct qp1 *qp1, const struct datagram *datagram, const ui
 							drop_count(qp1->engine->counters, DROP_MAD_NOBODY, 1);
 	memcpy(from.local, datagram->destination, 16);
 	memcpy(from.remote, datagram->source, 16);
+	if (datagram->ib.port) {	/* a GRH is of one way alone: LIDs are who it is */
+		from.ib = datagram->ib;
+		from.ib.has_grh = false;
+		from.pkey = datagram->pkey;
+		ip_addr_of_lid(from.remote, datagram->ib.lid);
+	}
 	counter_add(qp1->engine->counters, COUNTER_RX_MAD, 1);
 	return qp1->gsi->ops->received(qp1->gsi->consumer, &from, mad, now_ns);
 }

@@ -36,6 +36,7 @@ static enum drop dispatch_take(struct qp1 *qp1, const struct cm_target *target,
 	struct datagram one = arrival_datagram(arrival);
 	enum drop why = DROP_NONE;
 
+	one.pkey = arrival->packet.pkey;
 	if (qp1->engine->injection &&
 	    !injection_admit_management(qp1->engine, arrival, now_ns, &why))
 		return why;

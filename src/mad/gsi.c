@@ -169,11 +169,11 @@ static bool is_host_only(struct gsi *gsi, const uint8_t address[16])
 	return found;
 }
 
-static size_t gsi_write_packet(struct qp1 *qp1, const uint8_t mad[MAD_BYTES],
+static size_t gsi_write_packet(struct qp1 *qp1, const uint8_t mad[MAD_BYTES], uint16_t pkey,
 			       uint8_t out[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES])
 {
 	struct packet packet = { .op = opcode_get(OPCODE_UD_SEND_ONLY), .ack_request = true,
-				 .pkey = PKEY_DEFAULT, .dest_qpn = QPN_GSI,
+				 .pkey = pkey, .dest_qpn = QPN_GSI,
 				 .psn = atomic_fetch_add(&qp1->psn, 1) & PSN_MASK,
 				 .deth = { .qkey = QKEY_GSI, .source_qpn = QPN_GSI },
 				 .payload = mad, .payload_bytes = MAD_BYTES };
@@ -186,7 +186,8 @@ static size_t gsi_write_packet(struct qp1 *qp1, const uint8_t mad[MAD_BYTES],
 int qp1_transmit(struct qp1 *qp1, struct datagram *datagram, const uint8_t mad[MAD_BYTES])
 {
 	uint8_t data[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES];
-	size_t bytes = gsi_write_packet(qp1, mad, data);
+	uint16_t pkey = datagram->link == ROUTE_IB && datagram->pkey ? datagram->pkey : PKEY_DEFAULT;
+	size_t bytes = gsi_write_packet(qp1, mad, pkey, data);
 	struct link *link = links_find(qp1->engine, datagram);
 	struct icrc_header header;
 	unsigned sent = 0;
@@ -227,10 +228,11 @@ int gsi_send(struct gsi *gsi, const struct mad_address *to, const uint8_t mad[MA
 	struct datagram datagram = { .link = to->link, .interface = to->interface,
 				     .flow_label = to->flow_label,
 				     .traffic_class = to->traffic_class,
-				     .hop_limit = to->hop_limit, .errors_wanted = true };
+				     .hop_limit = to->hop_limit, .errors_wanted = !to->link,
+				     .ib = to->ib, .pkey = to->pkey };
 	bool inside = !to->link && (is_host_only(gsi, to->remote) || is_host_only(gsi, to->local));
 
-	if (atomic_load(&gsi->abandoned))
+	if (atomic_load(&gsi->abandoned) || (to->link && !gsi->qp1->engine->links[to->link]))
 		return ENODEV;
 	memcpy(datagram.source, inside ? loopback : to->local, 16);
 	memcpy(datagram.destination, inside ? loopback : to->remote, 16);
@@ -275,22 +277,58 @@ static void services_have_changed(struct qp1 *qp1)
 	worker_wake_at(qp1->engine, 0);
 }
 
-int gsi_claim(struct gsi *gsi, uint64_t service_id, const uint8_t address[16], int family,
-	      struct gsi_claim **claim)
-{
-	if (atomic_load(&gsi->abandoned))
-		return ENODEV;
-	return service_claim(gsi->services, service_id, address, family,
-			     (struct service_claim **)claim);
-}
+/* On the host, for devices of interfaces, and at the node of a fabric; one of both may be NULL. */
+struct gsi_claim {
+	struct service_claim *host;
+	struct net_service ib;
+	bool has_ib;
+};
 
-int gsi_serve(struct gsi *gsi, struct gsi_claim *claim)
+int gsi_claim(struct gsi *gsi, uint64_t service_id, const uint8_t address[16], int family,
+	      struct gsi_claim **claimed)
 {
+	struct gsi_claim *claim;
+	bool on_host;
 	int err;
 
 	if (atomic_load(&gsi->abandoned))
 		return ENODEV;
-	err = service_serve(gsi->services, (struct service_claim *)claim);
+	claim = calloc(1, sizeof(*claim));
+	if (!claim)
+		return ENOMEM;
+	claim->ib = (struct net_service){ .what = NET_CLAIM, .id = service_id, .family = family };
+	memcpy(claim->ib.address, address, sizeof(claim->ib.address));
+	err = net_serve_ib(gsi->qp1->net, &claim->ib);
+	claim->has_ib = !err;
+	/* An address is of one kind of device; all addresses are of those that there are. */
+	on_host = err == ENOENT || err == EADDRNOTAVAIL ||
+		  (!err && ip_addr_is_zero(address) && net_has_interfaces());
+	if (on_host)
+		err = service_claim(gsi->services, service_id, address, family, &claim->host);
+	if (!err) {
+		*claimed = claim;
+		return 0;
+	}
+	if (claim->has_ib) {
+		claim->ib.what = NET_RELEASE;
+		net_serve_ib(gsi->qp1->net, &claim->ib);
+	}
+	free(claim);
+	return err;
+}
+
+int gsi_serve(struct gsi *gsi, struct gsi_claim *claim)
+{
+	int err = 0;
+
+	if (atomic_load(&gsi->abandoned))
+		return ENODEV;
+	claim->ib.what = NET_SERVE;
+	if (claim->has_ib)
+		err = net_serve_ib(gsi->qp1->net, &claim->ib);
+	if (err || !claim->host)
+		return err;
+	err = service_serve(gsi->services, claim->host);
 	if (!err)
 		services_have_changed(gsi->qp1);
 	return err;
@@ -298,10 +336,16 @@ int gsi_serve(struct gsi *gsi, struct gsi_claim *claim)
 
 void gsi_release(struct gsi *gsi, struct gsi_claim *claim)
 {
-	if (atomic_load(&gsi->abandoned))
-		return;
-	service_release(gsi->services, (struct service_claim *)claim);
-	services_have_changed(gsi->qp1);
+	if (!atomic_load(&gsi->abandoned)) {
+		claim->ib.what = NET_RELEASE;
+		if (claim->has_ib)
+			net_serve_ib(gsi->qp1->net, &claim->ib);
+		if (claim->host) {
+			service_release(gsi->services, claim->host);
+			services_have_changed(gsi->qp1);
+		}
+	}
+	free(claim);
 }
 
 int gsi_watch_slot(struct gsi *gsi, uint32_t slot)

@@ -442,10 +442,10 @@ static void addresses_of_interfaces_without_a_device_are_told_apart(void **state
 	setenv("VERBATIM_DEVICES", "lo", 1);
 	assert_int_equal(net_find_gid(gsi_net(gsi), address_of("10.9.0.1"), 0, &port), ENODEV);
 	assert_int_equal(net_find_route(gsi_net(gsi), any, address_of("10.9.0.2"), 0, &port), ENODEV);
-	assert_string_equal(net_describe_devices(text, sizeof(text)), "vb_lo (127.0.0.1, ::1)");
-	assert_int_equal(strlen(net_describe_devices(text, 8)), 7);
+	assert_string_equal(net_describe_devices(NULL, text, sizeof(text)), "vb_lo (127.0.0.1, ::1)");
+	assert_int_equal(strlen(net_describe_devices(NULL, text, 8)), 7);
 	setenv("VERBATIM_DEVICES", "none", 1);
-	assert_non_null(strstr(net_describe_devices(text, sizeof(text)), "no device"));
+	assert_non_null(strstr(net_describe_devices(NULL, text, sizeof(text)), "no device"));
 	unsetenv("VERBATIM_DEVICES");
 }
 

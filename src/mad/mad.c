@@ -29,7 +29,7 @@
 struct mad_agent {
 	struct list node;
 	struct gsi *gsi;
-	enum mad_class class;
+	unsigned class;
 	const struct mad_ops *ops;
 	void *owner;
 	uint64_t deadline_ns;		/* under deadlines */
@@ -85,7 +85,7 @@ static void mad_unreachable(void *consumer, const struct mad_address *to,
 
 	lock_acquire(&calling);
 	agent = mad_parse(mad, MAD_BYTES, &header) ? mad_find(header.class) : NULL;
-	if (agent)
+	if (agent && agent->ops->unreachable)
 		agent->ops->unreachable(agent->owner, to, &header, mad, now_ns);
 	lock_release(&calling);
 }
@@ -96,7 +96,8 @@ static void mad_qp_failed(void *consumer, uint32_t qpn, uint64_t now_ns)
 
 	lock_acquire(&calling);
 	list_for_each(node, &agents)
-		agent_of(node)->ops->qp_failed(agent_of(node)->owner, qpn, now_ns);
+		if (agent_of(node)->ops->qp_failed)
+			agent_of(node)->ops->qp_failed(agent_of(node)->owner, qpn, now_ns);
 	lock_release(&calling);
 }
 
@@ -106,7 +107,8 @@ static void mad_interface_changed(void *consumer, const struct net_change *chang
 
 	lock_acquire(&calling);
 	list_for_each(node, &agents)
-		agent_of(node)->ops->interface_changed(agent_of(node)->owner, change, now_ns);
+		if (agent_of(node)->ops->interface_changed)
+			agent_of(node)->ops->interface_changed(agent_of(node)->owner, change, now_ns);
 	lock_release(&calling);
 }
 
@@ -129,7 +131,8 @@ static void mad_peer_gone(void *consumer, uint32_t slot, uint64_t now_ns)
 
 	lock_acquire(&calling);
 	list_for_each(node, &agents)
-		agent_of(node)->ops->peer_gone(agent_of(node)->owner, slot, now_ns);
+		if (agent_of(node)->ops->peer_gone)
+			agent_of(node)->ops->peer_gone(agent_of(node)->owner, slot, now_ns);
 	lock_release(&calling);
 }
 
@@ -235,7 +238,7 @@ static int mad_open_locked(struct qp1 *qp1, struct mad_agent *agent) REQUIRES(op
 	return 0;
 }
 
-int mad_open(struct qp1 *qp1, enum mad_class class, const struct mad_ops *ops, void *owner,
+int mad_open(struct qp1 *qp1, unsigned class, const struct mad_ops *ops, void *owner,
 	     struct mad_agent **agent)
 {
 	struct mad_agent *made = malloc(sizeof(*made));

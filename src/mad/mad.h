@@ -12,7 +12,7 @@
 
 struct mad_agent;
 
-/* As struct gsi_ops, and under its rules; the header is parsed. */
+/* As struct gsi_ops, and under its rules; the header is parsed. All but received and tick may be NULL. */
 struct mad_ops {
 	enum drop (*received)(void *owner, const struct mad_address *from,
 			      const struct mad_header *header, const uint8_t mad[MAD_BYTES],
@@ -24,11 +24,11 @@ struct mad_ops {
 	void (*qp_failed)(void *owner, uint32_t qpn, uint64_t now_ns);
 	void (*peer_gone)(void *owner, uint32_t slot, uint64_t now_ns);
 	void (*interface_changed)(void *owner, const struct net_change *change, uint64_t now_ns);
-	bool (*may_leave)(void *owner, uint64_t now_ns);	/* may be NULL */
+	bool (*may_leave)(void *owner, uint64_t now_ns);
 };
 
 /* 0; EBUSY: the class has an agent; errno of gsi_open(). */
-int mad_open(struct qp1 *qp1, enum mad_class class, const struct mad_ops *ops, void *owner,
+int mad_open(struct qp1 *qp1, unsigned class, const struct mad_ops *ops, void *owner,
 	     struct mad_agent **agent);
 /* After it no call is under way, and none follows. */
 void mad_close(struct mad_agent *agent);

@@ -69,7 +69,7 @@ static int setup(void **state)
 	memset(&other, 0, sizeof(other));
 	if (!netns_renew() || hca_get_qp1(&qp1) || mad_open(qp1, MAD_CLASS_CM, &ops, &cm, &cm.agent))
 		return -1;
-	return mad_open(qp1, (enum mad_class)OTHER, &ops, &other, &other.agent);
+	return mad_open(qp1, OTHER, &ops, &other, &other.agent);
 }
 
 static int teardown(void **state)

@@ -9,40 +9,14 @@
 #include "mad/internal.h"
 #include "wire/cm_message.h"
 
-/* False: not to be answered. */
-static bool make_answer(const struct cm_message *message, struct cm_message *answer)
-{
-	*answer = (struct cm_message){ .transaction_id = message->transaction_id };
-	switch (message->kind) {
-	case CM_MESSAGE_REQ:
-		answer->kind = CM_MESSAGE_REJ;
-		answer->rej.remote_comm_id = message->req.local_comm_id;
-		answer->rej.message = CM_ABOUT_REQ;
-		answer->rej.reason = CM_REJECT_INVALID_SERVICE_ID;
-		return true;
-	case CM_MESSAGE_SIDR_REQ:
-		answer->kind = CM_MESSAGE_SIDR_REP;
-		answer->sidr_rep.request_id = message->sidr_req.request_id;
-		answer->sidr_rep.status = CM_SIDR_UNSUPPORTED;
-		answer->sidr_rep.service_id = message->sidr_req.service_id;
-		return true;
-	case CM_MESSAGE_DREQ:
-		answer->kind = CM_MESSAGE_DREP;
-		answer->drep.local_comm_id = message->dreq.remote_comm_id;
-		answer->drep.remote_comm_id = message->dreq.local_comm_id;
-		return true;
-	default:
-		return false;
-	}
-}
-
 bool qp1_refuse(struct qp1 *qp1, const struct datagram *datagram, const uint8_t mad[MAD_BYTES])
 {
-	struct datagram back = { .link = datagram->link, .interface = datagram->interface };
+	struct datagram back = { .link = datagram->link, .interface = datagram->interface,
+				 .ib = datagram->ib, .pkey = datagram->pkey };
 	struct cm_message message, answer;
 	uint8_t bytes[MAD_BYTES];
 
-	if (!cm_message_parse(mad, &message) || !make_answer(&message, &answer))
+	if (!cm_message_parse(mad, &message) || !cm_message_refuse(&message, &answer))
 		return false;
 	memcpy(back.source, datagram->destination, 16);
 	memcpy(back.destination, datagram->source, 16);

@@ -99,6 +99,11 @@ int net_find_gid_of(struct net *net, uint8_t link, const uint8_t address[16], ui
 	int i, count, err;
 	bool has = false;
 
+	if (net->maker.find && (!link || link == ROUTE_IB)) {
+		err = net->maker.find(net->maker.owner, address, found);
+		if (err != EADDRNOTAVAIL)
+			return err;
+	}
 	err = naming_list(&named, &count);
 	if (err)
 		return err;
@@ -127,6 +132,53 @@ bool net_is_local(struct net *net, const uint8_t address[16], uint32_t interface
 {
 	return netdev_is_local(&net->netlink, address, interface) ||
 	       (ip_addr_is_link_local_ipv6(address) && net_is_default_gid(address));
+}
+
+/* ---- of a fabric ---- */
+
+bool net_has_interfaces(void)
+{
+	struct named_netdev *named;
+	int count;
+
+	if (naming_list(&named, &count))
+		return false;
+	free(named);
+	return count;
+}
+
+bool net_has_ib(const struct net *net)
+{
+	return net->maker.look;
+}
+
+bool net_ib_port(struct net *net, uint16_t ib_port, struct net_ib_port *now)
+{
+	return net->maker.look && net->maker.look(net->maker.owner, ib_port, now);
+}
+
+unsigned net_ib_pkey_index(const struct net_ib_port *now, uint16_t pkey)
+{
+	unsigned found = PKEY_TABLE_SIZE;
+
+	for (unsigned i = now->pkeys; i-- > 0;) {
+		if ((now->pkey[i] ^ pkey) & ~PKEY_FULL || !(now->pkey[i] & ~PKEY_FULL))
+			continue;
+		if (found == PKEY_TABLE_SIZE || now->pkey[i] & PKEY_FULL)
+			found = i;
+	}
+	return found;
+}
+
+int net_find_ib_way(struct net *net, struct net_way *way)
+{
+	return net->maker.find_way ?
+		       net->maker.find_way(net->maker.owner, !net_has_interfaces(), way) : ENOENT;
+}
+
+int net_serve_ib(struct net *net, const struct net_service *service)
+{
+	return net->maker.serve ? net->maker.serve(net->maker.owner, service) : ENOENT;
 }
 
 /* ---- routes ---- */
@@ -253,7 +305,7 @@ static void append_device(char *text, size_t bytes, const struct named_netdev *n
 	find_append(text, bytes, ")");
 }
 
-const char *net_describe_devices(char *text, size_t bytes)
+const char *net_describe_devices(struct net *net, char *text, size_t bytes)
 {
 	struct named_netdev *named;
 	int i, count, err = naming_list(&named, &count);
@@ -261,6 +313,12 @@ const char *net_describe_devices(char *text, size_t bytes)
 	if (!bytes)
 		return text;
 	text[0] = '\0';
+	if (net && net->maker.describe)
+		net->maker.describe(net->maker.owner, text, bytes);
+	if (!err && !count && text[0])
+		return text;
+	if (!err && text[0])
+		find_append(text, bytes, ", ");
 	if (err) {
 		find_append(text, bytes, "no device: cannot list the network interfaces: %s",
 			    strerror(err));

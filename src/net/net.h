@@ -43,10 +43,11 @@ void net_put_port(struct net *net, struct port *port);
 enum ibv_mtu net_active_mtu(struct net *net, const struct port *port, uint32_t *interface_mtu);
 /* An event of an open port, for those who keep it: changed() is told. */
 void net_raise(struct net *net, struct port *port, enum ibv_event_type type) REQUIRES(net->lock);
-/* What has become of an interface that a port is open on. */
+/* What has become of an interface that a port is open on, or of a port of a fabric. */
 struct net_change {
 	uint32_t interface;		/* its index */
 	bool gone;			/* else: its MAC address is another one */
+	uint16_t ib_port;		/* CLIENT_REREGISTER there; 0: of an interface */
 };
 
 /*
@@ -75,6 +76,7 @@ struct net_gid {
 	enum ibv_mtu active_mtu;
 	uint16_t pkey;
 	uint8_t link;			/* of packets from that GID, as in a datagram; 0: UDP */
+	uint16_t ib_port;		/* struct ib_way's, of a virtual fabric; 0: RoCE */
 };
 
 /*
@@ -87,6 +89,49 @@ int net_find_gid_of(struct net *net, uint8_t link, const uint8_t address[16], ui
 		    struct net_gid *found);
 /* The MGID of an IP group for packets from @gid. */
 void net_group_gid(const struct net_gid *gid, const uint8_t group[16], uint8_t mgid[16]);
+
+/* ---- ports of a virtual InfiniBand fabric ---- */
+
+bool net_has_ib(const struct net *net);
+/* What one is now. */
+struct net_ib_port {
+	uint16_t lid, sm_lid;
+	uint8_t lmc, sm_sl, subnet_timeout;
+	enum ibv_port_state state;
+	enum ibv_mtu active_mtu;
+	union ibv_gid gid;
+	uint16_t pkeys;
+	uint16_t pkey[PKEY_TABLE_SIZE];
+};
+/* False: no such port. */
+bool net_ib_port(struct net *net, uint16_t ib_port, struct net_ib_port *now);
+/* The row of the port's table that is of the same partition; PKEY_TABLE_SIZE: none. */
+unsigned net_ib_pkey_index(const struct net_ib_port *now, uint16_t pkey);
+
+/*
+ * To @destination, an IP address, a GID or a multicast address, from @source, or all zero: chosen. Then
+ * @port is where it leaves, @source its IP address or GID, and @gid that of the destination (not of
+ * multicast). 0; ENOENT: that way is not by a fabric; EADDRNOTAVAIL, EHOSTUNREACH; errno.
+ */
+struct net_way {
+	uint8_t source[16], destination[16], gid[16];
+	bool by_gid;			/* both are GIDs, and not of RoCE, whoever knows them */
+	struct net_gid port;
+};
+int net_find_ib_way(struct net *net, struct net_way *way);
+
+/* A service ID at the ports of the fabric (ib/protocol.h). ENOENT: there are none. */
+enum net_serve { NET_RELEASE, NET_CLAIM, NET_SERVE };
+struct net_service {
+	enum net_serve what;
+	uint64_t id;
+	uint8_t address[16];		/* zero: any, of @family: AF_INET, AF_INET6, AF_UNSPEC */
+	int family;
+};
+int net_serve_ib(struct net *net, const struct net_service *service);
+/* Are there devices of interfaces? */
+bool net_has_interfaces(void);
+
 /*
  * The GID to reach @destination from, as the kernel routes. @source: all zero: chosen; else it is bound to.
  * Multicast destinations too. 0; ENETUNREACH, EHOSTUNREACH; ENODEV: routed over an interface without a
@@ -105,9 +150,9 @@ bool net_is_local(struct net *net, const uint8_t address[16], uint32_t interface
 /* GIDs of this host that no packet can carry; *gids is malloc'ed. Returns how many. */
 unsigned net_host_only_gids(uint8_t (**gids)[16]);
 /*
- * For explanations: "vb_eth0 (10.0.0.2, fe80::1), vb_lo (127.0.0.1, ::1)", or why there is none.
+ * For explanations: "vb_eth0 (10.0.0.2, fe80::1), vb_lo (127.0.0.1, ::1)", or why there is none. @net: or NULL.
  * Returns @text.
  */
-const char *net_describe_devices(char *text, size_t bytes);
+const char *net_describe_devices(struct net *net, char *text, size_t bytes);
 
 #endif

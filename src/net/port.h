@@ -100,9 +100,23 @@ struct port {
  * Who makes the ports of devices of one kind: those of the device @name, in the order of their numbers, in
  * @ports. 0; ENODEV, unexplained: no device of this kind; errno, explained.
  */
+struct net_gid;
+struct net_way;
+struct net_ib_port;
+struct net_service;
 struct port_maker {
 	int (*make)(void *owner, struct net *net, const char *name, struct port *ports[PORTS_MAX],
 		    unsigned *count);
+	/* Which of its ports has an address or a GID. 0; EADDRNOTAVAIL: none; errno. */
+	int (*find)(void *owner, const uint8_t address[16], struct net_gid *found);
+	/* As net_find_ib_way(). */
+	int (*find_way)(void *owner, bool alone, struct net_way *way);
+	/* What a port is now. False: there is none. */
+	bool (*look)(void *owner, uint16_t ib_port, struct net_ib_port *now);
+	/* Claims, serves or releases a service ID at its node. 0; EADDRINUSE; errno. */
+	int (*serve)(void *owner, const struct net_service *service);
+	/* For explanations: its devices and their addresses, as net_describe_devices(). */
+	void (*describe)(void *owner, char *text, size_t bytes);
 	void *owner;
 };
 

@@ -362,9 +362,11 @@ static const union ibv_gid group_gid = {
 	.raw = { 0xff, 0x0e, [10] = 0xff, [11] = 0xff, [12] = 239, [13] = 9, [14] = 9, [15] = 9 },
 };
 
-int endpoint_leave(struct endpoint *endpoint, const struct sockaddr *group, union ibv_gid *gid)
+int endpoint_leave(struct endpoint *endpoint, const struct sockaddr *group, union ibv_gid *gid,
+		   uint16_t *lid)
 {
 	*gid = group_gid;
+	*lid = 0;
 	return 0;
 }
 

@@ -142,6 +142,7 @@ int rdma_leave_multicast(struct rdma_cm_id *public, struct sockaddr *addr)
 	socklen_t bytes = address_bytes(addr);
 	struct multicast *multicast;
 	union ibv_gid gid;
+	uint16_t lid;
 	int err;
 
 	if (!id || !bytes)
@@ -151,9 +152,9 @@ int rdma_leave_multicast(struct rdma_cm_id *public, struct sockaddr *addr)
 	multicast = take_group(id, addr, bytes);
 	if (!multicast)
 		return refuse(EADDRNOTAVAIL, "rdma_leave_multicast: the id did not join this group");
-	err = endpoint_leave(id->endpoint, addr, &gid);
+	err = endpoint_leave(id->endpoint, addr, &gid, &lid);
 	if (!err && multicast->attached && public->qp)
-		ibv_detach_mcast(public->qp, &gid, 0);
+		ibv_detach_mcast(public->qp, &gid, lid);
 	free(multicast);
 	return result(err);
 }

@@ -184,6 +184,7 @@ void subnet_close(struct subnet *subnet)
 	close(subnet->fd);
 	lock_destroy(&subnet->lock);
 	free(subnet->group);
+	free(subnet->service);
 	free(subnet->buffer);
 	free(subnet);
 }
@@ -453,8 +454,10 @@ static bool subnet_attach_again(struct subnet *subnet)
 			back = true;
 		close(fd);
 	}
-	if (back)
+	if (back) {
+		subnet_services_again(subnet);
 		ends_come_back(subnet, attached);
+	}
 	lock_release(&subnet->lock);
 	free(attached);
 	return back;
@@ -478,7 +481,8 @@ static void port_raise(struct net *net, struct port *port, uint32_t events) REQU
 			net_raise(net, port, type[i]);
 }
 
-static void end_tell(struct subnet *subnet, struct subnet_end *end, struct net *net)
+/* Returns the events. */
+static uint32_t end_tell(struct subnet *subnet, struct subnet_end *end, struct net *net)
 	REQUIRES(net->lock)
 {
 	struct ctl_port now;
@@ -494,7 +498,7 @@ static void end_tell(struct subnet *subnet, struct subnet_end *end, struct net *
 	end->changed = false;
 	lock_release(&subnet->lock);
 	if (!changed)
-		return;
+		return 0;
 	list_for_each (node, &net->ports) {
 		struct port *port = list_entry(node, struct port, node);
 
@@ -503,10 +507,18 @@ static void end_tell(struct subnet *subnet, struct subnet_end *end, struct net *
 		subnet_port_take(port, &now);
 		port_raise(net, port, events);
 	}
+	return events;
 }
 
-void subnet_turn(struct subnet *subnet, struct net *net, uint64_t now_ns, enum subnet_watch *watch)
+uint16_t subnet_port_at(const struct subnet *subnet, unsigned place)
 {
+	return subnet->end[place].port;
+}
+
+unsigned subnet_turn(struct subnet *subnet, struct net *net, uint64_t now_ns, enum subnet_watch *watch)
+{
+	unsigned again = 0;
+
 	*watch = SUBNET_WATCH_AS_IS;
 	atomic_store(&subnet->due, false);
 	if (!atomic_load(&subnet->up) && !subnet->lost) {
@@ -530,6 +542,8 @@ void subnet_turn(struct subnet *subnet, struct net *net, uint64_t now_ns, enum s
 	}
 	lock_acquire(&net->lock);
 	for (unsigned i = 0; i < subnet->end_count; i++)
-		end_tell(subnet, &subnet->end[i], net);
+		if (end_tell(subnet, &subnet->end[i], net) >> CTL_EVENT_CLIENT_REREGISTER & 1)
+			again |= 1u << i;
 	lock_release(&net->lock);
+	return again;
 }

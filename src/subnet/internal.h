@@ -11,6 +11,7 @@
 
 #define ENDS_MAX 8u /* ports of a node's HCAs */
 #define RECEIVE_MAX 16u
+#define SUBNET_ADDRESSES 32u /* of a node */
 #define MESSAGE_MAX (sizeof(struct ctl_head) + CTL_PACKET_MAX)
 
 enum { PORT_STATE_DOWN = 1, PORT_STATE_ACTIVE = 4, PHYS_POLLING = 2 };
@@ -29,6 +30,11 @@ struct subnet_group {
 	uint16_t port, mlid;
 	uint8_t mgid[16];
 	unsigned joined; /* times */
+};
+
+struct subnet_address {
+	uint16_t port;
+	uint8_t ip[16];
 };
 
 struct subnet {
@@ -52,6 +58,11 @@ struct subnet {
 	_Atomic uint32_t slots_seen[CTL_SLOTS_MAX]; /* the same + 1, for senders */
 	struct subnet_group *group GUARDED_BY_MEMBER(lock);
 	unsigned group_count GUARDED_BY_MEMBER(lock);
+	struct ctl_service *service GUARDED_BY_MEMBER(lock);
+	unsigned service_count GUARDED_BY_MEMBER(lock);
+	bool own_known GUARDED_BY_MEMBER(lock);
+	struct subnet_address own[SUBNET_ADDRESSES] GUARDED_BY_MEMBER(lock);
+	unsigned own_count GUARDED_BY_MEMBER(lock);
 
 	uint8_t *buffer; /* [RECEIVE_MAX][MESSAGE_MAX], of who receives */
 };
@@ -67,6 +78,9 @@ bool subnet_is_joined(struct subnet *subnet, uint16_t port, uint16_t mlid);
 /* Texts end where they have to, and codes are some that there are, whoever wrote them. */
 void subnet_bound_port(struct ctl_port *port);
 extern const struct link_ops subnet_link_ops;
+
+/* address.c: to a fabric that came back. */
+void subnet_services_again(struct subnet *subnet) REQUIRES(subnet->lock);
 
 /* port.c: what @now says, for an open port. Under net->lock. */
 void subnet_port_take(struct port *port, const struct ctl_port *now);

@@ -65,13 +65,24 @@ void subnet_refuse(struct subnet *subnet, const struct subnet_refused *refused);
 /*
  * Work of one thread, without locks: ports have changed, or the fabric is gone, or it is time to
  * look for it. Then subnet_turn() tells net->changed. *watch: its descriptor is to be waited on
- * from now on, or no more.
+ * from now on, or no more. Returns a mask of ports (by their place, as subnet_port_at() has them) at
+ * which clients of the subnet manager have to register again.
  */
 enum subnet_watch { SUBNET_WATCH_AS_IS, SUBNET_WATCH, SUBNET_UNWATCH };
 bool subnet_is_due(const struct subnet *subnet);
 uint64_t subnet_deadline_ns(const struct subnet *subnet);
-void subnet_turn(struct subnet *subnet, struct net *net, uint64_t now_ns, enum subnet_watch *watch);
+unsigned subnet_turn(struct subnet *subnet, struct net *net, uint64_t now_ns, enum subnet_watch *watch);
+/* struct ib_way's port. */
+uint16_t subnet_port_at(const struct subnet *subnet, unsigned place);
 int subnet_fd(const struct subnet *subnet);
+
+/* ---- address.c: of struct port_maker; the owner is the subnet ---- */
+
+int subnet_find_address(void *subnet, const uint8_t address[16], struct net_gid *found);
+int subnet_find_way(void *subnet, bool alone, struct net_way *way);
+bool subnet_look(void *subnet, uint16_t port, struct net_ib_port *now);
+int subnet_serve(void *subnet, const struct net_service *service);
+void subnet_describe(void *subnet, char *text, size_t bytes);
 
 /* ---- link.c, port.c ---- */
 

@@ -206,6 +206,34 @@ enum cm_target_kind cm_message_target(const uint8_t mad[MAD_BYTES], struct cm_ta
 	return target->kind;
 }
 
+/* ---- the answer of a host where nobody is there for a message ---- */
+
+bool cm_message_refuse(const struct cm_message *message, struct cm_message *answer)
+{
+	*answer = (struct cm_message){ .transaction_id = message->transaction_id };
+	switch (message->kind) {
+	case CM_MESSAGE_REQ:
+		answer->kind = CM_MESSAGE_REJ;
+		answer->rej.remote_comm_id = message->req.local_comm_id;
+		answer->rej.message = CM_ABOUT_REQ;
+		answer->rej.reason = CM_REJECT_INVALID_SERVICE_ID;
+		return true;
+	case CM_MESSAGE_SIDR_REQ:
+		answer->kind = CM_MESSAGE_SIDR_REP;
+		answer->sidr_rep.request_id = message->sidr_req.request_id;
+		answer->sidr_rep.status = CM_SIDR_UNSUPPORTED;
+		answer->sidr_rep.service_id = message->sidr_req.service_id;
+		return true;
+	case CM_MESSAGE_DREQ:
+		answer->kind = CM_MESSAGE_DREP;
+		answer->drep.local_comm_id = message->dreq.remote_comm_id;
+		answer->drep.remote_comm_id = message->dreq.local_comm_id;
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* ---- transports ---- */
 
 #define SERVICE_TYPE_EXTENDED	3u

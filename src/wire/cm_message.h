@@ -112,6 +112,11 @@ bool cm_message_parse(const uint8_t mad[MAD_BYTES], struct cm_message *message);
 /* The whole MAD. Numbers are cut to the width of their field. */
 void cm_message_write(const struct cm_message *message, uint8_t mad[MAD_BYTES]);
 
+/*
+ * What a host answers where nobody serves what is asked for, or has the connection. False: nothing.
+ */
+bool cm_message_refuse(const struct cm_message *message, struct cm_message *answer);
+
 uint8_t *cm_message_private_data(struct cm_message *message, size_t *bytes);
 size_t cm_private_data_bytes(enum cm_message_kind kind);
 /* Communication ID of the sender (0: the message has none), and of the receiver. */

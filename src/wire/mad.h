@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/datagram.h"
+
 #define MAD_BYTES		256u
 #define MAD_HEADER_BYTES	24u
 #define MAD_DATA_BYTES		(MAD_BYTES - MAD_HEADER_BYTES)
@@ -36,6 +38,9 @@ struct mad_address {
 	uint32_t flow_label;		/* IPv6 */
 	uint8_t traffic_class, hop_limit;	/* hop_limit 0: 64 */
 	uint8_t link;			/* as that of a datagram (base/datagram.h); 0: UDP */
+	/* By a port of a virtual fabric: remote is ip_addr_of_lid(). Else the port is 0. */
+	struct ib_way ib;
+	uint16_t pkey;
 };
 
 /* False: shorter than a MAD, or of another base version. @bytes may exceed MAD_BYTES (pad). */

@@ -51,31 +51,9 @@ struct data_group {
 	uint8_t mgid[16];
 };
 
-struct attached {
-	struct list node;		/* of the host */
-	struct visitor *visitor;
-	struct data_host *host;
-	uint32_t slot[CTL_SLOTS_MAX];
-	unsigned slots, groups;
-	unsigned wrong_claims;
-	struct list group;
-	struct list dirty;		/* of the plane: its queue is to be written */
-	bool is_dirty;
-	/* flow control */
-	struct list waiters;		/* senders that its queue has paused */
-	struct list waiting;		/* of the one that this one waits for */
-	struct attached *waits_for;
-	struct list full;		/* of the plane, if it has waiters */
-	uint64_t since_us;		/* it has had waiters */
-	uint64_t read_us;		/* some of it was read, or it has had waiters since */
-	bool stalled;
-	uint64_t sent, received, refused, discarded;
-	struct plane_tally *tally;	/* of packets that it hands over by itself; or NULL */
-};
-
 /* ---- hosts and their ports ---- */
 
-static struct data_port *data_port_find(struct data_host *host, uint32_t hca, uint32_t port)
+struct data_port *data_port_find(struct data_host *host, uint32_t hca, uint32_t port)
 {
 	for (unsigned i = 0; i < host->ports; i++)
 		if (host->port[i].last.hca == hca && host->port[i].last.number == port)
@@ -83,7 +61,7 @@ static struct data_port *data_port_find(struct data_host *host, uint32_t hca, ui
 	return NULL;
 }
 
-static struct data_port *data_port_at(struct data_host *host, uint32_t node, uint32_t port)
+struct data_port *data_port_at(struct data_host *host, uint32_t node, uint32_t port)
 {
 	for (unsigned i = 0; i < host->ports; i++)
 		if (host->port[i].node == node && host->port[i].last.number == port)
@@ -136,6 +114,7 @@ static struct data_host *data_host_get(struct room *room, uint32_t node)
 	if (!host)
 		return NULL;
 	list_init(&host->attached);
+	list_init(&host->services);
 	room_ports(room, node, data_port_add, host);
 	if (!host->ports) {
 		free(host);
@@ -166,6 +145,8 @@ void data_attach(struct visitor *visitor, uint32_t node)
 	attached->visitor = visitor;
 	attached->host = host;
 	list_init(&attached->group);
+	list_init(&attached->service);
+	list_init(&attached->member);
 	list_init(&attached->waiters);
 	list_add_tail(&host->attached, &attached->node);
 	visitor->attached = attached;
@@ -275,7 +256,7 @@ static void data_slot(struct visitor *visitor, uint64_t value)
 	visitor_end(visitor, 0, 0, NULL);
 }
 
-static bool data_has_slot(const struct attached *attached, uint32_t slot)
+bool data_has_slot(const struct attached *attached, uint32_t slot)
 {
 	for (unsigned i = 0; i < attached->slots; i++)
 		if (attached->slot[i] == slot)
@@ -452,9 +433,8 @@ uint64_t data_deadline_us(const struct room *room)
 
 /* ---- packets ---- */
 
-static enum fabric_arrival data_deliver(struct room *room, struct visitor *visitor,
-					const struct ctl_port *port, const uint8_t *packet,
-					size_t bytes)
+enum fabric_arrival data_deliver(struct room *room, struct visitor *visitor,
+				 const struct ctl_port *port, const uint8_t *packet, size_t bytes)
 {
 	struct attached *attached = visitor->attached;
 	struct data_plane *plane = room->plane;
@@ -537,6 +517,13 @@ static bool data_source_is_right(const struct attached *attached, const uint8_t 
 		data_has_slot(attached, qpn_slot(get_be24(packet + source))));
 }
 
+static bool data_is_gmp(const uint8_t *packet, size_t bytes)
+{
+	size_t bth = IB_LRH_BYTES + ((packet[1] & 3) == IB_LNH_GRH ? IB_GRH_BYTES : 0);
+
+	return bytes >= bth + BTH_BYTES && get_be24(packet + bth + 5) == QPN_GSI;
+}
+
 static void data_send(struct visitor *visitor, uint64_t value, uint8_t *packet, size_t bytes)
 {
 	struct attached *attached = visitor->attached;
@@ -552,10 +539,13 @@ static void data_send(struct visitor *visitor, uint64_t value, uint8_t *packet, 
 	plane->sender = visitor;
 	plane->sender_node = port->node;
 	plane->sender_port = port->last.number;
-	if (!data_source_is_right(attached, packet, bytes) ||
+	if (data_is_gmp(packet, bytes)) {
+		attached->refused += !gmp_send(visitor, port, packet, bytes);
+	} else if (!data_source_is_right(attached, packet, bytes) ||
 	    fabric_send_packet(visitor->room->fabric, port->node, port->last.number, packet, bytes,
-			       visitor->room->now_us))
+			       visitor->room->now_us)) {
 		attached->refused++;
+	}
 	plane->sender = NULL;
 }
 
@@ -614,8 +604,7 @@ static void data_message(struct visitor *visitor, uint8_t *data, size_t bytes)
 	}
 }
 
-/* What its packets have come to. */
-static void data_flush(struct data_plane *plane)
+void data_flush(struct data_plane *plane)
 {
 	while (!list_empty(&plane->dirty)) {
 		struct attached *attached = list_entry(plane->dirty.next, struct attached, dirty);
@@ -730,6 +719,7 @@ void data_detach(struct visitor *visitor)
 	plane_tally_free(attached->tally);
 	data_slots_release(attached);
 	data_groups_leave(plane, attached);
+	gmp_detach(attached);
 	data_resume_all(attached);
 	if (attached->waits_for)
 		data_resume(attached);

@@ -23,8 +23,32 @@ struct data_host {
 	uint32_t number;
 	struct list attached;
 	struct visitor *slot[SLOT_COUNT];
+	struct list services;		/* gmp.c */
 	unsigned ports;
 	struct data_port *port;
+};
+
+struct attached {
+	struct list node;		/* of the host */
+	struct visitor *visitor;
+	struct data_host *host;
+	uint32_t slot[CTL_SLOTS_MAX];
+	unsigned slots, groups, services, members;
+	unsigned wrong_claims;
+	struct list group;
+	struct list service, member;	/* gmp.c */
+	struct list dirty;		/* of the plane: its queue is to be written */
+	bool is_dirty;
+	/* flow control */
+	struct list waiters;		/* senders that its queue has paused */
+	struct list waiting;		/* of the one that this one waits for */
+	struct attached *waits_for;
+	struct list full;		/* of the plane, if it has waiters */
+	uint64_t since_us;		/* it has had waiters */
+	uint64_t read_us;		/* some of it was read, or it has had waiters since */
+	bool stalled;
+	uint64_t sent, received, refused, discarded;
+	struct plane_tally *tally;	/* of packets that it hands over by itself; or NULL */
 };
 
 struct data_plane {
@@ -37,6 +61,24 @@ struct data_plane {
 	uint32_t sender_node, sender_port;
 	struct plane_image *image;	/* NULL: there is no memory for it */
 };
+
+/* ---- data.c ---- */
+
+struct data_port *data_port_find(struct data_host *host, uint32_t hca, uint32_t port);
+struct data_port *data_port_at(struct data_host *host, uint32_t node, uint32_t port);
+bool data_has_slot(const struct attached *attached, uint32_t slot);
+/* A packet joins what the program has not read. */
+enum fabric_arrival data_deliver(struct room *room, struct visitor *visitor,
+				 const struct ctl_port *port, const uint8_t *packet, size_t bytes);
+/* What its packets have come to. */
+void data_flush(struct data_plane *plane);
+
+/* ---- gmp.c ---- */
+
+/* A packet of a program's QP1, LRH to ICRC. False: it is none that may be sent. */
+bool gmp_send(struct visitor *visitor, struct data_port *port, const uint8_t *packet, size_t bytes);
+/* Its program is gone: so are its services, and what it has joined it leaves. */
+void gmp_detach(struct attached *attached);
 
 /* ---- plane.c ---- */
 

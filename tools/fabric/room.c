@@ -294,7 +294,8 @@ static void room_deliver(void *context, uint32_t node, uint32_t port, const uint
 {
 	struct room *room = context;
 
-	agents_deliver(room->agents, node, port, mad, from, room->now_us);
+	if (!gmp_deliver(room, node, port, mad, from))
+		agents_deliver(room->agents, node, port, mad, from, room->now_us);
 }
 
 static void room_event(void *context, uint32_t node, uint32_t port, enum fabric_event event)

@@ -6,6 +6,7 @@
  *	room.c		one thread, asleep until a program, the console or a deadline wakes it
  *	visitor.c	programs: connections, questions (ib/protocol.h), what they have not read
  *	data.c		packets from and to QPs of programs, events of their ports
+ *	gmp.c		MADs from and to their QP1, claims on service IDs, addresses
  *	plane.c		what programs read and write in memory: image and tallies
  *	console.c	words of a person or a script, about cables and nodes
  *	issm.c		FIFOs that a subnet manager keeps open: the bit IsSM of its port
@@ -123,6 +124,12 @@ uint64_t data_deadline_us(const struct room *room);
 void data_timer(struct room *room);
 /* When no program is there any more. */
 void data_close(struct room *room);
+
+/* ---- gmp.c ---- */
+
+/* fabric_ops: a MAD for a program whose QPs are at the port. False: for an agent of the port's. */
+bool gmp_deliver(struct room *room, uint32_t node, uint32_t port, const uint8_t mad[MAD_BYTES],
+		 const struct fabric_address *from);
 
 /* ---- console.c ---- */
 

@@ -408,9 +408,12 @@ static void visitor_question(struct visitor *visitor, uint8_t *data, size_t byte
 {
 	struct ctl_place place;
 	struct ctl_agent agent;
+	struct ctl_address address;
+	struct ctl_service service;
 	struct ctl_route route;
 	struct ctl_head head;
 	char text[128];
+	uint32_t host;
 
 	if (bytes < sizeof(head))
 		return visitor_leave(visitor);
@@ -434,6 +437,16 @@ static void visitor_question(struct visitor *visitor, uint8_t *data, size_t byte
 			return visitor_leave(visitor);
 		memcpy(&route, data, sizeof(route));
 		break;
+	case CTL_ADDRESS:
+		if (bytes != sizeof(address))
+			return visitor_leave(visitor);
+		memcpy(&address, data, sizeof(address));
+		break;
+	case CTL_SERVICE:
+		if (bytes != sizeof(service))
+			return visitor_leave(visitor);
+		memcpy(&service, data, sizeof(service));
+		break;
 	case CTL_COMMAND:
 	case CTL_SYSFS:
 		if (!bytes || data[bytes - 1])
@@ -456,7 +469,8 @@ static void visitor_question(struct visitor *visitor, uint8_t *data, size_t byte
 		return visitor_leave(visitor);
 	}
 	if (head.kind == CTL_SYSFS || head.kind == CTL_PORTS || head.kind == CTL_ATTACH ||
-	    head.kind == CTL_OPEN || head.kind == CTL_ISSM || head.kind == CTL_ROUTE) {
+	    head.kind == CTL_OPEN || head.kind == CTL_ISSM || head.kind == CTL_ROUTE ||
+	    head.kind == CTL_ADDRESS || head.kind == CTL_SERVICE) {
 		if (bytes < sizeof(place))
 			return visitor_leave(visitor);
 		memcpy(&place, data, sizeof(place));
@@ -481,6 +495,11 @@ static void visitor_question(struct visitor *visitor, uint8_t *data, size_t byte
 		return visitor_attach(visitor, &place);
 	case CTL_ROUTE:
 		return visitor_route(visitor, &route);
+	case CTL_ADDRESS:
+		return gmp_address(visitor, &address);
+	case CTL_SERVICE:
+		host = visitor_host(visitor, &place);
+		return host == FABRIC_NONE ? (void)0 : gmp_service(visitor, host, &service);
 	default:
 		return visitor_issm(visitor, &place);
 	}

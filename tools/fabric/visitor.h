@@ -64,6 +64,9 @@ bool data_read(struct visitor *visitor);
 /* Its queue has been written, as far as it could be, or not at all: senders that wait may go on. */
 void data_drained(struct visitor *visitor, bool some);
 void data_detach(struct visitor *visitor);
+/* gmp.c: questions about addresses, claims on services. */
+void gmp_address(struct visitor *visitor, const struct ctl_address *asked);
+void gmp_service(struct visitor *visitor, uint32_t host, const struct ctl_service *asked);
 /* Of an attached program, for the console. */
 void data_describe(const struct visitor *visitor, FILE *out);
 

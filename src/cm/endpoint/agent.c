@@ -12,9 +12,11 @@
 #include <string.h>
 
 #include "base/fork.h"
+#include "base/ip_addr.h"
 #include "base/log.h"
 #include "cm/endpoint/internal.h"
 #include "platform/clock.h"
+#include "wire/smp.h"
 
 #define TX_QUEUE_MAX 4 /* messages of a usual step; further ones are allocated */
 #define COMM_ID_BITS	COMM_ID_SLOT_SHIFT
@@ -102,6 +104,17 @@ static void agent_send_message(void *host, const struct mad_address *to,
 	cm_message_write(message, pending->mad);
 }
 
+bool agent_send(const struct mad_address *to, const uint8_t mad[MAD_BYTES])
+{
+	struct pending_mad *pending = pending_new();
+
+	if (!pending)
+		return false;
+	pending->to = *to;
+	memcpy(pending->mad, mad, sizeof(pending->mad));
+	return true;
+}
+
 uint32_t agent_random(void)
 {
 	uint32_t number;
@@ -157,6 +170,8 @@ static void agent_arm(void) REQUIRES(agent.lock)
 	deadline_ns = cm_deadline(agent.protocol);
 	if (resolve_deadline() < deadline_ns)
 		deadline_ns = resolve_deadline();
+	if (agent.sa && sa_deadline(agent.sa) < deadline_ns)
+		deadline_ns = sa_deadline(agent.sa);
 	if (deadline_ns < agent.armed_ns) {
 		agent.armed_ns = deadline_ns;
 		mad_set_deadline(agent.mad, deadline_ns);
@@ -252,6 +267,8 @@ static void agent_tick(void *owner, uint64_t now_ns)
 	agent.armed_ns = TIME_NEVER;
 	if (agent.protocol)
 		cm_tick(agent.protocol, now_ns);
+	if (agent.sa)
+		sa_tick(agent.sa, now_ns);
 	agent_unlock();
 	resolve_tick(now_ns);
 }
@@ -288,7 +305,8 @@ static void agent_peer_gone(void *owner, uint32_t slot, uint64_t now_ns)
 /*
  * As Linux has it: an id that is bound to a device is told when that goes, and when the interface has another MAC
  * address, as bonding gives it. Its application destroys the id, or connects anew. A listener on the wildcard
- * address is bound to no device: it is not told, and goes on with the others.
+ * address is bound to no device: it is not told, and goes on with the others. Of a port of a fabric: its subnet
+ * manager has to be told what it knew.
  */
 static void agent_interface_changed(void *owner, const struct net_change *change, uint64_t now_ns)
 {
@@ -299,12 +317,14 @@ static void agent_interface_changed(void *owner, const struct net_change *change
 	list_for_each(node, &agent.ports) {
 		struct bound_port *port = list_entry(node, struct bound_port, node);
 
-		if (port->gid.interface_index != change->interface)
+		if (port->gid.interface_index != change->interface || port->gid.ib_port != change->ib_port)
 			continue;
 		list_for_each(each, &port->endpoints) {
 			struct endpoint *endpoint = list_entry(each, struct endpoint, of_port);
 
-			if (!endpoint->offered && (change->gone || !endpoint->unaccepted))
+			if (change->ib_port)
+				ib_groups_join_again(endpoint);
+			else if (!endpoint->offered && (change->gone || !endpoint->unaccepted))
 				event_post_status(endpoint, kind, 0);
 		}
 	}
@@ -333,6 +353,51 @@ static const struct mad_ops mad_agent_ops = {
 	.may_leave = agent_may_leave,
 };
 
+static enum drop agent_sa_received(void *owner, const struct mad_address *from,
+				   const struct mad_header *header, const uint8_t mad[MAD_BYTES],
+				   uint64_t now_ns)
+{
+	enum drop why = DROP_NONE;
+
+	agent_lock();
+	if (agent.sa)
+		why = sa_receive(agent.sa, from->ib.port, from->ib.lid, mad, now_ns);
+	agent_unlock();
+	return why;
+}
+
+/* Time is told by the other agent. */
+static void agent_sa_tick(void *owner, uint64_t now_ns)
+{
+}
+
+static const struct mad_ops sa_agent_ops = { .received = agent_sa_received, .tick = agent_sa_tick };
+
+/* To the subnet manager as it is now. */
+static uint16_t agent_sa_send(void *host, uint16_t port, const uint8_t mad[MAD_BYTES])
+{
+	struct net_ib_port now;
+	struct mad_address to = { .link = ROUTE_IB };
+
+	lock_assert_held(&agent.lock);
+	if (!net_ib_port(gsi_net(agent.gsi), port, &now) || !now.sm_lid || now.state != IBV_PORT_ACTIVE)
+		return 0;
+	to.ib = (struct ib_way){ .port = port, .lid = now.sm_lid, .sl = now.sm_sl };
+	to.pkey = ib_default_pkey(&now);
+	ip_addr_of_lid(to.remote, now.sm_lid);
+	if (!agent_send(&to, mad))
+		return 0;
+	return now.sm_lid;
+}
+
+static void agent_sa_count(void *host, int counter)
+{
+	gsi_count(agent.gsi, counter);
+}
+
+static const struct sa_ops sa_ops = { .send = agent_sa_send, .count = agent_sa_count };
+
+
 /* ---- start and stop ---- */
 
 static void forget_in_child(void)
@@ -343,7 +408,8 @@ static void forget_in_child(void)
 	references = 0;
 	agent.generation++;
 	agent.protocol = NULL;
-	agent.mad = NULL;
+	agent.mad = agent.sa_mad = NULL;
+	agent.sa = NULL;
 	agent.gsi = NULL;
 	agent.random_left = 0;
 	tx_queued = 0;
@@ -374,51 +440,76 @@ static void agent_prepare(void) REQUIRES(agent.lock)
 
 static int agent_start(void)
 {
+	struct mad_agent *mad, *sa_mad = NULL;
 	struct cm_protocol *protocol;
-	struct mad_agent *mad;
+	struct sa *sa = NULL;
 	struct qp1 *qp1;
 	struct gsi *gsi;
+	bool by_fabric;
 	int err = hca_get_qp1(&qp1);
 
 	if (err)
 		return err;
 	err = mad_open(qp1, MAD_CLASS_CM, &mad_agent_ops, NULL, &mad);
-	if (err) {
-		hca_put_qp1(qp1);
-		return err;
-	}
+	if (err)
+		goto put;
 	gsi = mad_gsi(mad);
+	by_fabric = net_has_ib(gsi_net(gsi));
+	if (by_fabric)
+		err = mad_open(qp1, MAD_CLASS_ADMINISTRATION, &sa_agent_ops, NULL, &sa_mad);
+	if (err)
+		goto close;
 	agent_lock();
 	agent_prepare();
 	protocol = cm_protocol_new(&protocol_ops, NULL, gsi_slot(gsi) << COMM_ID_SLOT_SHIFT,
 				   COMM_ID_BITS);	/* asks for random numbers, under the lock */
-	if (!protocol) {
+	if (by_fabric)
+		sa = sa_new(&sa_ops, NULL, agent_random());
+	if (!protocol || (by_fabric && !sa)) {
 		agent_unlock();
-		mad_close(mad);
-		hca_put_qp1(qp1);
-		return ENOMEM;
+		err = ENOMEM;
+		goto free;
 	}
 	agent.qp1 = qp1;
 	agent.mad = mad;
+	agent.sa_mad = sa_mad;
+	agent.sa = sa;
 	agent.gsi = gsi;
 	agent.protocol = protocol;
 	agent_unlock();
 	return 0;
+free:
+	if (protocol)
+		cm_protocol_free(protocol);
+	sa_free(sa);
+	if (sa_mad)
+		mad_close(sa_mad);
+close:
+	mad_close(mad);
+put:
+	hca_put_qp1(qp1);
+	return err;
 }
 
 static void agent_stop(void)
 {
 	struct cm_protocol *protocol;
+	struct sa *sa;
 
+	if (agent.sa_mad)
+		mad_close(agent.sa_mad);
 	mad_close(agent.mad);	/* from now on nobody calls us */
 	agent_lock();
 	protocol = agent.protocol;
+	sa = agent.sa;
 	agent.protocol = NULL;
-	agent.mad = NULL;
+	agent.sa = NULL;
+	agent.mad = agent.sa_mad = NULL;
 	agent.gsi = NULL;
 	agent_unlock();
 	hca_put_qp1(agent.qp1);
 	cm_protocol_free(protocol);
+	sa_free(sa);
 }
 
 int agent_get(void)
@@ -455,6 +546,7 @@ void agent_put(void)
 static bool same_port(const struct net_gid *a, const struct net_gid *b)
 {
 	return a->gid_index == b->gid_index && a->link == b->link && a->interface_index == b->interface_index &&
+	       a->ib_port == b->ib_port && a->pkey == b->pkey &&
 	       !memcmp(&a->gid, &b->gid, sizeof(a->gid)) &&
 	       !memcmp(a->address, b->address, sizeof(a->address)) &&
 	       a->active_mtu == b->active_mtu && !strcmp(a->device, b->device);

@@ -12,6 +12,10 @@ void attributes_ah(const struct endpoint *endpoint, struct ibv_ah_attr *attr)
 {
 	const struct endpoint_path *path = &endpoint->path;
 
+	if (endpoint_is_ib(endpoint)) {
+		ib_ah(endpoint, attr);
+		return;
+	}
 	*attr = (struct ibv_ah_attr){
 		.grh = { .dgid = path->dgid, .flow_label = path->flow_label,
 			 .sgid_index = (uint8_t)endpoint->port->gid.gid_index,
@@ -29,8 +33,9 @@ static bool attributes_has_request(const struct endpoint *endpoint)
 }
 
 static void to_init(const struct endpoint *endpoint, struct ibv_qp_attr *attr, int *mask)
+	REQUIRES(agent.lock)
 {
-	attr->pkey_index = 0;
+	attr->pkey_index = endpoint_is_ib(endpoint) ? ib_pkey_index(endpoint) : 0;
 	attr->port_num = endpoint->port->gid.port;
 	*mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 	if (endpoint->qp_type == IBV_QPT_UD) {
@@ -49,6 +54,7 @@ static void to_init(const struct endpoint *endpoint, struct ibv_qp_attr *attr, i
 }
 
 static void attributes_to_rtr(const struct endpoint *endpoint, struct ibv_qp_attr *attr, int *mask)
+	REQUIRES(agent.lock)
 {
 	const struct endpoint_terms *terms = &endpoint->terms;
 

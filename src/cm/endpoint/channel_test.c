@@ -129,15 +129,16 @@ static void a_join_that_was_left_before_it_was_told_of_is_withdrawn(void **test)
 	const struct sockaddr *group = ip("239.77.0.1", 0);
 	struct endpoint *endpoint = create_ud();
 	union ibv_gid left;
+	uint16_t left_lid;
 	int user, other;
 
 	assert_int_equal(endpoint_bind(endpoint, ip("127.0.0.1", 0)), 0);
 	assert_int_equal(endpoint_join(endpoint, group, RDMA_MC_JOIN_FLAG_FULLMEMBER, &user), 0);
-	assert_int_equal(endpoint_leave(endpoint, group, &left), 0);
+	assert_int_equal(endpoint_leave(endpoint, group, &left, &left_lid), 0);
 	expect_none();
 	assert_int_equal(endpoint_join(endpoint, group, RDMA_MC_JOIN_FLAG_FULLMEMBER, &user), 0);
 	assert_int_equal(endpoint_join(endpoint, ip("239.77.0.2", 0), RDMA_MC_JOIN_FLAG_FULLMEMBER, &other), 0);
-	assert_int_equal(endpoint_leave(endpoint, group, &left), 0);
+	assert_int_equal(endpoint_leave(endpoint, group, &left, &left_lid), 0);
 	assert_ptr_equal(take(RDMA_CM_EVENT_MULTICAST_JOIN).multicast, &other);
 	expect_none();
 	endpoint_destroy(endpoint);

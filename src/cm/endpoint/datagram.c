@@ -43,11 +43,6 @@ static int sidr_connect(struct endpoint *endpoint, const struct rdma_conn_param 
 		.service_id = address_service_id(&endpoint->destination, endpoint->space),
 		.pkey = endpoint->path.pkey, .response_timeout = CM_RESPONSE_TIMEOUT,
 		.max_retries = CM_MAX_RETRIES, .patience = CM_PATIENCE, .private_data = data,
-		.address = { .link = endpoint->peer_local ? 0 : endpoint->port->gid.link,
-			     .interface = endpoint->port->gid.interface_index,
-			     .flow_label = endpoint->path.flow_label,
-			     .traffic_class = endpoint->path.traffic_class,
-			     .hop_limit = endpoint->path.hop_limit },
 	};
 
 	(void)ece;
@@ -58,8 +53,7 @@ static int sidr_connect(struct endpoint *endpoint, const struct rdma_conn_param 
 	if (parameters->private_data_len)
 		memcpy(data + header, parameters->private_data, parameters->private_data_len);
 	request.private_data_bytes = (uint8_t)(header + parameters->private_data_len);
-	memcpy(request.address.local, endpoint->port->gid.address, 16);
-	memcpy(request.address.remote, endpoint->path.remote, 16);
+	provider_describe_way(endpoint, &request.address);
 	return cm_sidr(agent.protocol, &request, endpoint, clock_now_ns(), &endpoint->connection);
 }
 
@@ -106,6 +100,8 @@ void datagram_request(const struct cm_event *event)
 	if (!endpoint)
 		return;
 	endpoint_take(endpoint, INPUT_SIDR_REQ);
+	if (endpoint->came_by)
+		ib_request_take(endpoint, event->from, NULL);
 	header = ip_cm_bytes(endpoint);
 	queued = event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, req->private_data + header,
 			   sizeof(req->private_data) - header);

@@ -98,6 +98,7 @@ static void a_group_is_its_ip_address(void **test)
 	struct endpoint_event event;
 	uint8_t mgid[16];
 	union ibv_gid left;
+	uint16_t left_lid;
 	int user;
 
 	fake_address("239.77.0.1", mgid);
@@ -110,10 +111,10 @@ static void a_group_is_its_ip_address(void **test)
 	assert_int_equal(event.ud.qp_num, 0xffffff);
 	assert_int_equal(event.ud.qkey, RDMA_UDP_QKEY);
 	assert_memory_equal(event.ud.ah_attr.grh.dgid.raw, mgid, 16);
-	assert_int_equal(endpoint_leave(endpoint, ip("239.77.0.2", 0), &left), ENOENT);
-	assert_int_equal(endpoint_leave(endpoint, group, &left), 0);
+	assert_int_equal(endpoint_leave(endpoint, ip("239.77.0.2", 0), &left, &left_lid), ENOENT);
+	assert_int_equal(endpoint_leave(endpoint, group, &left, &left_lid), 0);
 	assert_memory_equal(left.raw, mgid, 16);
-	assert_int_equal(endpoint_leave(endpoint, group, &left), ENOENT);
+	assert_int_equal(endpoint_leave(endpoint, group, &left, &left_lid), ENOENT);
 	assert_int_equal(endpoint_bind(other, ip("10.0.0.1", 1)), 0);
 	assert_int_equal(endpoint_join(other, group, 0, NULL), EINVAL);
 	endpoint_destroy(endpoint);

@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "base/call.h"
+#include "base/ip_addr.h"
 #include "base/log.h"
 #include "cm/endpoint/internal.h"
 #include "platform/clock.h"
+#include "wire/smp.h"
 
 #define MOMENT_NS 20000000u	/* after which a wait looks whether handlers are owed */
 
@@ -107,14 +109,15 @@ void endpoint_free(struct endpoint *endpoint)
 
 	list_remove(&endpoint->node);
 	resolve_cancel(endpoint);
+	route_cancel(endpoint);
 	if (endpoint->connection)
 		provider_of(endpoint)->abandon(endpoint);
 	ports_drop(endpoint);
-	endpoint_set_port(endpoint, NULL);
-	while ((group = endpoint->groups)) {
+	while ((group = endpoint->groups)) {	/* left by its port */
 		endpoint->groups = group->next;
-		free(group);
+		ib_group_free(group);
 	}
+	endpoint_set_port(endpoint, NULL);
 	free(endpoint);
 }
 
@@ -146,6 +149,8 @@ static void endpoint_is_quiet(struct endpoint *endpoint) REQUIRES(agent.lock)
 	channel_touch(endpoint);
 	stop_listening(endpoint);
 	resolve_cancel(endpoint);
+	route_cancel(endpoint);
+	ib_groups_quiet(endpoint);
 	if (endpoint->connection)
 		provider_of(endpoint)->abandon(endpoint);
 	events_drop(endpoint);
@@ -195,6 +200,7 @@ static void describe_path(const struct endpoint *endpoint, struct ibv_sa_path_re
 
 	*record = (struct ibv_sa_path_rec){
 		.dgid = path->dgid, .sgid = endpoint->port->gid.gid,
+		.dlid = htobe16(path->dlid), .slid = htobe16(path->slid),
 		.flow_label = htobe32(path->flow_label), .hop_limit = path->hop_limit,
 		.traffic_class = path->traffic_class, .reversible = 1, .numb_path = 1,
 		.pkey = htobe16(path->pkey), .sl = path->service_level,
@@ -302,8 +308,9 @@ static int set_id_option(struct endpoint *endpoint, int option, const void *valu
 	}
 }
 
-/* The record as the wire has it; what a RoCE path has no use for (LIDs) is left aside. */
+/* The record as the wire has it; of a RoCE path LIDs are left aside. */
 static void take_record(struct endpoint *endpoint, const struct ibv_path_record *record)
+	REQUIRES(agent.lock)
 {
 	struct endpoint_path *path = &endpoint->path;
 	uint32_t flow = be32toh(record->flowlabel_hoplimit);
@@ -319,6 +326,11 @@ static void take_record(struct endpoint *endpoint, const struct ibv_path_record 
 	path->lifetime = record->packetlifetime & 0x3f;
 	if (path->lifetime > 30)
 		path->lifetime = 30;
+	if (!endpoint_is_ib(endpoint))
+		return;
+	path->dlid = be16toh(record->dlid);
+	path->slid = be16toh(record->slid);
+	ip_addr_of_lid(path->remote, path->dlid);
 }
 
 static int set_path(struct endpoint *endpoint, const void *value, size_t bytes)
@@ -343,6 +355,12 @@ static int set_path(struct endpoint *endpoint, const void *value, size_t bytes)
 	err = endpoint_allowed(endpoint, ENDPOINT_CALL_PATH);
 	if (err)
 		return err;
+	if (endpoint_is_ib(endpoint) && (!data.path.dlid || be16toh(data.path.dlid) >= LID_MULTICAST)) {
+		explain_refused("rdma_set_option", EINVAL, "rdma_set_option: the path record has no LID of the "
+				"peer's port (dlid): packets travel by it: take the record that "
+				"subnet administration gives (saquery PR)");
+		return EINVAL;
+	}
 	take_record(endpoint, &data.path);
 	endpoint_move(endpoint, ENDPOINT_CALL_PATH);
 	event_post_status(endpoint, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);

@@ -13,6 +13,7 @@
  *	ip_cm.c		the header of the RDMA IP CM service in private data (annex A11)
  *	attributes.c	QP attributes for a state (rdma_init_qp_attr)
  *	channel.c	event channels
+ *	ib.c		paths through a virtual InfiniBand fabric, from subnet administration
  *	agent.c		the struct cm_protocol of this process, its lock, the MAD agent
  *	list.c		a table of them
  *	explain.c	why an address, a route, a connection failed, and what would work
@@ -157,8 +158,9 @@ int endpoint_set_option(struct endpoint *endpoint, int level, int option, const 
 /* MULTICAST_JOIN or MULTICAST_ERROR follows; @user comes back in it. */
 int endpoint_join(struct endpoint *endpoint, const struct sockaddr *group, uint16_t flags,
 		  void *user);
-/* The group's GID, for ibv_detach_mcast. ENOENT: not joined. */
-int endpoint_leave(struct endpoint *endpoint, const struct sockaddr *group, union ibv_gid *gid);
+/* The group's GID and, of a fabric, its LID, for ibv_detach_mcast. ENOENT: not joined. */
+int endpoint_leave(struct endpoint *endpoint, const struct sockaddr *group, union ibv_gid *gid,
+		   uint16_t *lid);
 
 /* An endpoint in a table of them, for statistics. */
 struct endpoint_row {

@@ -33,6 +33,8 @@ static const char *address_text(const struct endpoint_address *address, char *te
 
 static const char *explain_reason(int err)
 {
+	bool by_fabric = agent.gsi && net_has_ib(gsi_net(agent.gsi)) && !net_has_interfaces();
+
 	switch (err) {
 	case ENODEV:
 		return "the address or the route to it belongs to an interface without an RDMA "
@@ -44,6 +46,10 @@ static const char *explain_reason(int err)
 		       "that process";
 	case ENETUNREACH:
 	case EHOSTUNREACH:
+		if (by_fabric)
+			return "no port of the fabric has this address: it is given in the fabric's file: "
+			       "host \"NAME\" ip=ADDRESS; without that hosts have 127.77.0.1, 127.77.0.2 and "
+			       "so on (verbatim fabric --say show)";
 		return "there is no route to it (see 'ip route get ADDRESS')";
 	case ETIMEDOUT:
 		return "the next hop to it answered no ARP or neighbour discovery within the timeout: "
@@ -58,6 +64,11 @@ static const char *explain_reason(int err)
 	}
 }
 
+static const char *explain_devices(char devices[DEVICES_BYTES])
+{
+	return net_describe_devices(agent.gsi ? gsi_net(agent.gsi) : NULL, devices, DEVICES_BYTES);
+}
+
 int explain_address(const char *what, const struct endpoint_address *address, int err)
 {
 	char devices[DEVICES_BYTES], text[ADDRESS_BYTES];
@@ -69,7 +80,7 @@ int explain_address(const char *what, const struct endpoint_address *address, in
 		return err;
 	}
 	explain_refused(what, err, "%s: %s: %s. Devices: %s", what, address_text(address, text, sizeof(text)),
-			explain_reason(err), net_describe_devices(devices, sizeof(devices)));
+			explain_reason(err), explain_devices(devices));
 	return err;
 }
 
@@ -95,10 +106,11 @@ static void explain_unreachable(const struct endpoint *endpoint, int status)
 	}
 	explain_about("UNREACHABLE", OF_NOTHING,
 			    "unreachable: %s: no answer to packets from %s: check the address, that the "
-			    "server runs and is not stopped, and that UDP port 4791 is open; local "
-			    "devices: %s",
+			    "server runs and is not stopped, and that %s; local devices: %s",
 			    peer, endpoint->port ? endpoint->port->gid.device : "no device",
-			    net_describe_devices(devices, sizeof(devices)));
+			    endpoint_is_ib(endpoint) ? "there is a way (verbatim route)" :
+						       "UDP port 4791 is open",
+			    explain_devices(devices));
 }
 
 static void explain_rejected(const struct endpoint *endpoint, int status)
@@ -127,7 +139,8 @@ void explain_event(const struct endpoint *endpoint, const struct queued_event *e
 		explain_unreachable(endpoint, event->status);
 		break;
 	case RDMA_CM_EVENT_ROUTE_ERROR:
-		explain_address("rdma_resolve_route", &endpoint->destination, -event->status);
+		if (!endpoint_is_ib(endpoint))	/* else it was told why (ib.c) */
+			explain_address("rdma_resolve_route", &endpoint->destination, -event->status);
 		break;
 	default:
 		break;

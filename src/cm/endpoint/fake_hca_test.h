@@ -56,7 +56,7 @@ void hca_put_qp1(struct qp1 *qp1)
 {
 }
 
-int mad_open(struct qp1 *qp1, enum mad_class class, const struct mad_ops *ops, void *owner,
+int mad_open(struct qp1 *qp1, unsigned class, const struct mad_ops *ops, void *owner,
 	     struct mad_agent **opened)
 {
 	fake.ops = ops;
@@ -204,7 +204,33 @@ bool net_neighbour_answers(struct net *unused, const struct net_gid *source, con
 	return !fake.silent || memcmp(silent, destination, 16);
 }
 
-const char *net_describe_devices(char *text, size_t bytes)
+/* No fabric. */
+bool net_has_ib(const struct net *unused)
+{
+	return false;
+}
+
+bool net_ib_port(struct net *unused, uint16_t ib_port, struct net_ib_port *now)
+{
+	return false;
+}
+
+unsigned net_ib_pkey_index(const struct net_ib_port *now, uint16_t pkey)
+{
+	return PKEY_TABLE_SIZE;
+}
+
+int net_find_ib_way(struct net *unused, struct net_way *way)
+{
+	return ENOENT;
+}
+
+bool net_has_interfaces(void)
+{
+	return true;
+}
+
+const char *net_describe_devices(struct net *unused, char *text, size_t bytes)
 {
 	snprintf(text, bytes, "vb_eth0 (10.0.0.1), vb_lo (127.0.0.1)");
 	return text;

@@ -25,6 +25,7 @@
 #include "base/lock.h"
 #include "cm/endpoint/endpoint.h"
 #include "cm/protocol/protocol.h"
+#include "cm/sa/sa.h"
 #include "device/hca.h"
 #include "mad/mad.h"
 #include "net/net.h"
@@ -78,6 +79,7 @@ enum endpoint_input {
 	INPUT_SIDR_REP, INPUT_SIDR_FAILED,
 	INPUT_REQ, INPUT_SIDR_REQ,	/* the endpoint was made for a request */
 	INPUT_HOP_AWAITED, INPUT_RESOLVED, INPUT_UNRESOLVED,
+	INPUT_PATH_AWAITED, INPUT_ROUTED, INPUT_UNROUTED,
 	INPUT_UNSERVED,			/* no requests can come to the listener */
 	INPUT_COUNT
 };
@@ -125,6 +127,7 @@ struct endpoint_path {
 	uint16_t pkey;
 	uint8_t mtu;			/* enum ibv_mtu */
 	uint8_t rate, hop_limit, traffic_class, service_level, lifetime;
+	uint16_t dlid, slid;		/* by a fabric; slid with the path bits. RoCE: 0 */
 };
 
 /* What two QPs agree on, as this side sees it. */
@@ -136,9 +139,15 @@ struct endpoint_terms {
 
 struct membership {			/* in a multicast group */
 	struct membership *next;
+	struct endpoint *endpoint;
 	struct endpoint_address address;
 	union ibv_gid mgid;
-	const void *user;		/* of endpoint_join() */
+	void *user;			/* of endpoint_join() */
+	/* of a port of a fabric */
+	struct sa_query *query;		/* to join; NULL: not now */
+	struct ib_mc_member_record *record;	/* what is asked, then what was joined; NULL: RoCE */
+	bool joined;
+	void (*answered)(void *group, const struct sa_answer *answer);	/* a join was */
 };
 
 /*
@@ -160,6 +169,7 @@ struct endpoint {
 	struct list of_port;		/* in port->endpoints */
 	struct membership *groups;
 	struct search *search;		/* RESOLVING: for the next hop (resolve.c); else NULL */
+	struct route_question *question;	/* ROUTING: to subnet administration */
 	void *user;
 	struct endpoint_address source, destination;
 	struct endpoint_path path;
@@ -174,6 +184,7 @@ struct endpoint {
 	uint64_t full_ns;
 	uint16_t space;			/* enum rdma_port_space */
 	uint16_t watched_slot;		/* 0: none */
+	uint16_t came_by;		/* the port of a fabric by which its request came; 0: RoCE */
 	uint8_t state;			/* enum endpoint_state; of state.c */
 	uint8_t qp_type;		/* enum ibv_qp_type */
 	uint8_t tos, ack_timeout;
@@ -211,6 +222,8 @@ struct agent {
 	struct cm_protocol *protocol;
 	struct qp1 *qp1;		/* while there is mad: a reference to the HCA */
 	struct mad_agent *mad;
+	struct mad_agent *sa_mad;	/* where there is a fabric; else NULL, as sa */
+	struct sa *sa;
 	struct gsi *gsi;
 	uint64_t armed_ns;		/* deadline last set by mad_set_deadline() */
 	uint64_t random;		/* not used up yet: random_left numbers of 32 bits */
@@ -235,6 +248,9 @@ void agent_unlock(void) RELEASES(agent.lock);
 uint32_t agent_random(void) REQUIRES(agent.lock);
 /* Waits for agent.progress until @until_ns (TIME_NEVER: no limit); may return early. */
 void agent_wait(uint64_t until_ns) REQUIRES(agent.lock);
+
+/* A message joins those that agent_unlock() sends. False: no memory. */
+bool agent_send(const struct mad_address *to, const uint8_t mad[MAD_BYTES]) REQUIRES(agent.lock);
 
 /* Ports that endpoints share. NULL: no memory. */
 struct bound_port *bound_port_get(const struct net_gid *port, uint8_t link, const uint8_t asked[16],
@@ -351,8 +367,49 @@ uint64_t resolve_deadline(void) REQUIRES(agent.lock);
 /* Look for those that are due; their endpoints are told. */
 void resolve_tick(uint64_t now_ns) EXCLUDES(agent.lock);
 void resolve_cancel(struct endpoint *endpoint) REQUIRES(agent.lock);
+void route_cancel(struct endpoint *endpoint) REQUIRES(agent.lock);
 /* Fills in endpoint->path as Linux does for a RoCE port. */
 void path_fill(struct endpoint *endpoint);
+
+/* ---- ib.c: ports of a virtual fabric ---- */
+
+static inline bool endpoint_is_ib(const struct endpoint *endpoint)
+{
+	return endpoint->port && endpoint->port->gid.ib_port;
+}
+
+/* The key of the default partition that the port has. */
+uint16_t ib_default_pkey(const struct net_ib_port *now);
+/* What is asked about the path, but for the service. 0; EINVAL: not in the partition, explained; ENODEV. */
+int ib_path_ask(const struct endpoint *endpoint, struct ib_path_record *asked, uint64_t *components)
+	REQUIRES(agent.lock);
+/* The path is taken. 0; ETIMEDOUT, EINVAL, explained. */
+int ib_path_answered(struct endpoint *endpoint, const struct ib_path_record *asked,
+		     const struct sa_answer *answer) REQUIRES(agent.lock);
+/* Nobody answered @call's question: why. */
+void ib_explain_silence(const char *call, const struct endpoint *endpoint,
+			const struct sa_answer *answer) REQUIRES(agent.lock);
+/* Where messages of connection management go to. */
+void ib_describe_way(const struct endpoint *endpoint, struct mad_address *to) REQUIRES(agent.lock);
+/* The way back of a request, and its path as the peer has it (NULL: a datagram's). */
+void ib_request_take(struct endpoint *endpoint, const struct mad_address *from,
+		     const struct cm_req *req) REQUIRES(agent.lock);
+/* Asks about a group; @done has the membership. 0 or errno. */
+int ib_group_ask(struct membership *group, uint8_t method, const struct ib_mc_member_record *record,
+		 uint64_t components, void (*done)(void *owner, const struct sa_answer *answer))
+	REQUIRES(agent.lock);
+/* Joins it; group->answered is told. 0 or errno. */
+int ib_group_join(struct membership *group) REQUIRES(agent.lock);
+/* Leaves it, if it was joined. */
+void ib_group_free(struct membership *group) REQUIRES(agent.lock);
+/* No answer about one comes any more. */
+void ib_groups_quiet(struct endpoint *endpoint) REQUIRES(agent.lock);
+/* The subnet manager has forgotten the port's groups. */
+void ib_groups_join_again(struct endpoint *endpoint) REQUIRES(agent.lock);
+void ib_ah(const struct endpoint *endpoint, struct ibv_ah_attr *attr) REQUIRES(agent.lock);
+uint16_t ib_pkey_index(const struct endpoint *endpoint) REQUIRES(agent.lock);
+/* The endpoint's P_Key as the port's table has it. */
+uint16_t ib_member_pkey(const struct endpoint *endpoint) REQUIRES(agent.lock);
 
 /* ---- ports.c ---- */
 
@@ -412,6 +469,7 @@ static inline const struct connection_provider *provider_of(const struct endpoin
 }
 
 /* provider_cm.c, for both. */
+void provider_describe_way(const struct endpoint *endpoint, struct mad_address *way) REQUIRES(agent.lock);
 void provider_peer_died(struct endpoint *endpoint, uint64_t now_ns) REQUIRES(agent.lock);
 void provider_abandon(struct endpoint *endpoint) REQUIRES(agent.lock);
 
@@ -433,7 +491,7 @@ void request_refuse(struct endpoint *endpoint, uint16_t reason) REQUIRES(agent.l
 
 /* ---- attributes.c, multicast.c ---- */
 
-void attributes_ah(const struct endpoint *endpoint, struct ibv_ah_attr *attr);
+void attributes_ah(const struct endpoint *endpoint, struct ibv_ah_attr *attr) REQUIRES(agent.lock);
 uint32_t qkey_default(struct endpoint *endpoint);
 /* 0; EINVAL: it has another one. */
 int qkey_set(struct endpoint *endpoint, uint32_t qkey);

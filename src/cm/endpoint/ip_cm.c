@@ -40,10 +40,13 @@ static void ip_cm_read_ib(const struct endpoint *listener, const struct cm_messa
 {
 	struct endpoint_address *here = &endpoint->source, *there = &endpoint->destination;
 	bool connected = message->kind == CM_MESSAGE_REQ;
+	struct net_ib_port now;
 
 	*here = listener->source;
 	here->mask = UINT64_MAX;
 	memcpy(here->bytes, connected ? message->req.remote_gid : from->local, 16);
+	if (!connected && from->ib.port && net_ib_port(gsi_net(agent.gsi), from->ib.port, &now))
+		memcpy(here->bytes, now.gid.raw, 16);
 	*there = (struct endpoint_address){ .family = AF_IB, .pkey = here->pkey };
 	memcpy(there->bytes, connected ? message->req.local_gid : from->remote, 16);
 }

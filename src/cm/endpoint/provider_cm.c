@@ -46,8 +46,12 @@ static enum cm_transport transport_of(uint8_t qp_type)
 	}
 }
 
-static void describe_way(const struct endpoint *endpoint, struct mad_address *way)
+void provider_describe_way(const struct endpoint *endpoint, struct mad_address *way)
 {
+	if (endpoint_is_ib(endpoint)) {
+		ib_describe_way(endpoint, way);
+		return;
+	}
 	*way = (struct mad_address){
 		.link = endpoint->peer_local ? 0 : endpoint->port->gid.link,
 		.interface = endpoint->port->gid.interface_index,
@@ -61,6 +65,7 @@ static void describe_way(const struct endpoint *endpoint, struct mad_address *wa
 
 static void describe_request(const struct endpoint *endpoint,
 			     const struct rdma_conn_param *parameters, struct cm_connect *request)
+	REQUIRES(agent.lock)
 {
 	const struct endpoint_path *path = &endpoint->path;
 
@@ -79,11 +84,11 @@ static void describe_request(const struct endpoint *endpoint,
 		.service_level = path->service_level, .traffic_class = path->traffic_class,
 		.hop_limit = path->hop_limit, .flow_label = path->flow_label, .pkey = path->pkey,
 		.response_timeout = CM_RESPONSE_TIMEOUT, .max_retries = CM_MAX_RETRIES,
-		.patience = CM_PATIENCE,
+		.patience = CM_PATIENCE, .local_lid = path->slid, .remote_lid = path->dlid,
 	};
 	memcpy(request->local_gid, endpoint->port->gid.gid.raw, 16);
 	memcpy(request->remote_gid, path->dgid.raw, 16);
-	describe_way(endpoint, &request->address);
+	provider_describe_way(endpoint, &request->address);
 }
 
 static int cm_provider_connect(struct endpoint *endpoint, const struct rdma_conn_param *parameters,

@@ -64,6 +64,7 @@ struct endpoint *request_endpoint(const struct cm_event *event, uint8_t qp_type)
 	endpoint->tos = listener->tos;
 	endpoint->tos_set = listener->tos_set;
 	endpoint->afonly = listener->afonly;
+	endpoint->came_by = event->from->ib.port;
 	memcpy(endpoint->path.remote, event->from->remote, 16);
 	endpoint->path.link = event->from->link;
 	cm_set_owner(event->connection, endpoint);
@@ -158,6 +159,8 @@ void connection_request(const struct cm_event *event)
 		return;
 	endpoint_take(endpoint, INPUT_REQ);
 	request_take(endpoint, req);
+	if (endpoint->came_by)
+		ib_request_take(endpoint, event->from, req);
 	request_queue(listener, endpoint, event->message);
 }
 
@@ -195,11 +198,16 @@ int request_find_port(struct endpoint *endpoint)
 		if (!endpoint->port)
 			return ENOMEM;
 	}
-	local = !memcmp(endpoint->path.remote, endpoint->port->gid.address, 16) ||
-		address_is_here(endpoint->path.remote, endpoint->source.scope);
+	if (endpoint->port->gid.ib_port != endpoint->came_by)
+		return EINVAL;		/* an address of another port than it came by */
+	local = !endpoint->came_by &&
+		(!memcmp(endpoint->path.remote, endpoint->port->gid.address, 16) ||
+		 address_is_here(endpoint->path.remote, endpoint->source.scope));
 	agent_lock();
 	endpoint->peer_local = local;
-	if (endpoint->qp_type == IBV_QPT_UD) {
+	if (endpoint->qp_type == IBV_QPT_UD && endpoint->came_by) {
+		endpoint->path.mtu = (uint8_t)endpoint->port->gid.active_mtu;
+	} else if (endpoint->qp_type == IBV_QPT_UD) {
 		memcpy(endpoint->path.dgid.raw, endpoint->destination.bytes, 16);
 		path_fill(endpoint);
 	} else if (endpoint->path.mtu > (uint8_t)endpoint->port->gid.active_mtu) {

@@ -12,9 +12,11 @@
 #include "base/ip_addr.h"
 #include "cm/endpoint/internal.h"
 #include "platform/clock.h"
+#include "wire/smp.h"
 
 #define HOP_LIMIT	64
 #define ROUTE_FRESH_NS	1000000000u
+#define NS_PER_MS	1000000u
 
 /* "Any" as a destination is this host itself, as Linux has it. */
 static void any_to_loopback(struct endpoint_address *address)
@@ -33,8 +35,28 @@ struct resolution {
 	uint8_t dgid[16];
 	uint8_t remote[16];	/* where packets go to: the GID 0 of a port here has another address */
 	bool local;
+	bool by_fabric;		/* and nothing of the host's addresses and routes matters */
 	bool silent;		/* the next hop has not answered yet */
 };
+
+/* ENOENT: not by a port of a fabric. */
+static int resolve_ib(struct resolution *way)
+{
+	struct net_way ib = { .by_gid = way->destination.family == AF_IB };
+	int err;
+
+	if (!address_is_any(&way->source))
+		memcpy(ib.source, way->source.bytes, sizeof(ib.source));
+	memcpy(ib.destination, way->destination.bytes, sizeof(ib.destination));
+	err = net_find_ib_way(gsi_net(agent.gsi), &ib);
+	way->by_fabric = err != ENOENT;
+	if (err)
+		return err;
+	way->port = ib.port;
+	memcpy(way->dgid, ib.gid, sizeof(way->dgid));
+	memcpy(way->source.bytes, ib.source, sizeof(ib.source));
+	return 0;
+}
 
 /* Source not given: an address of this host is reached over its own device, from itself. */
 static int resolve_local(struct resolution *way)
@@ -80,7 +102,10 @@ static int resolve_remote(struct resolution *way)
 static int resolve_run(struct resolution *way)
 {
 	const struct endpoint_address *to = &way->destination;
+	int err = resolve_ib(way);
 
+	if (err != ENOENT)
+		return err;
 	if (net_is_local(gsi_net(agent.gsi), to->bytes, to->scope))
 		return resolve_local(way);
 	/* GID 0 of a device need not be an address of its interface. */
@@ -139,6 +164,7 @@ static int resolve_soon(struct resolution *way)
 		memcpy(way->remote, entry->way.remote, 16);
 		way->port = entry->way.port;
 		way->local = entry->way.local;
+		way->by_fabric = entry->way.by_fabric;
 		agent_unlock();
 		return 0;
 	}
@@ -395,7 +421,7 @@ int endpoint_resolve_address(struct endpoint *endpoint, const struct sockaddr *s
 	endpoint_move(endpoint, ENDPOINT_CALL_ADDRESS);
 	if (!err && way.silent)
 		err = search_begin(endpoint, &way, timeout_ms);
-	else if (!is_of_call(err)) {
+	else if (way.by_fabric || !is_of_call(err)) {
 		resolve_end(endpoint, &way, err);
 		err = 0;
 	}
@@ -434,6 +460,75 @@ void path_fill(struct endpoint *endpoint)
 			 (uint8_t)(endpoint->ack_timeout - 1) : CM_PACKET_LIFETIME;
 }
 
+/* ---- the same through a fabric: subnet administration is asked ---- */
+
+struct route_question {
+	struct endpoint *endpoint;
+	struct sa_query *query;
+	struct ib_path_record asked;
+};
+
+static void route_end(struct endpoint *endpoint, int err) REQUIRES(agent.lock)
+{
+	if (!endpoint_take(endpoint, err ? INPUT_UNROUTED : INPUT_ROUTED))
+		return;
+	event_post_status(endpoint, err ? RDMA_CM_EVENT_ROUTE_ERROR : RDMA_CM_EVENT_ROUTE_RESOLVED, -err);
+}
+
+static void route_answered(void *owner, const struct sa_answer *answer)
+{
+	struct route_question *question = owner;
+	struct endpoint *endpoint = question->endpoint;
+
+	lock_assert_held(&agent.lock);
+	endpoint->question = NULL;
+	route_end(endpoint, ib_path_answered(endpoint, &question->asked, answer));
+	free(question);
+}
+
+void route_cancel(struct endpoint *endpoint)
+{
+	if (!endpoint->question)
+		return;
+	sa_cancel(endpoint->question->query);
+	free(endpoint->question);
+	endpoint->question = NULL;
+}
+
+/*
+ * As in Linux it is repeated within the time that the application gives; silence is a ROUTE_ERROR with
+ * ETIMEDOUT, a refusal one with EINVAL. 0 or ENOMEM.
+ */
+static int route_ask(struct endpoint *endpoint, int timeout_ms) REQUIRES(agent.lock)
+{
+	struct route_question *question = calloc(1, sizeof(*question));
+	struct sa_question ask = { .port = endpoint->port->gid.ib_port, .method = MAD_METHOD_GET,
+				   .record = RECORD_PATH_RECORD };
+	int err;
+
+	if (!question)
+		return ENOMEM;
+	endpoint->path.pkey = 0;
+	endpoint_take(endpoint, INPUT_PATH_AWAITED);
+	err = ib_path_ask(endpoint, &question->asked, &ask.components);
+	if (err)
+		goto end;
+	question->endpoint = endpoint;
+	question->asked.service_id = address_service_id(&endpoint->destination, endpoint->space);
+	ask.components |= SA_PATH_SERVICE_ID;
+	ask.value = &question->asked;
+	ask.timeout_ns = timeout_ms < 0 ? TIME_NEVER / 2 : (uint64_t)timeout_ms * NS_PER_MS;
+	endpoint->question = question;
+	err = sa_ask(agent.sa, &ask, route_answered, question, clock_now_ns(), &question->query);
+	if (!err)
+		return 0;
+	endpoint->question = NULL;
+end:
+	free(question);
+	route_end(endpoint, err);
+	return 0;
+}
+
 /* The interface may have gone since: that is what a route error on RoCE can be. */
 int endpoint_resolve_route(struct endpoint *endpoint, int timeout_ms)
 {
@@ -445,6 +540,12 @@ int endpoint_resolve_route(struct endpoint *endpoint, int timeout_ms)
 	if (err)
 		return err;
 	agent_lock();
+	if (endpoint_is_ib(endpoint)) {
+		endpoint->busy = false;
+		err = route_ask(endpoint, timeout_ms);
+		agent_unlock();
+		return err;
+	}
 	fresh = now_ns - endpoint->port->checked_ns < ROUTE_FRESH_NS;
 	agent_unlock();
 	if (!fresh)

@@ -290,7 +290,8 @@ static void put_path(const struct cm_connect *connect, struct cm_req *req)
 
 	req->pkey = connect->pkey;
 	req->path_mtu = connect->path_mtu;
-	req->local_lid = req->remote_lid = subnet_local ? 0 : 0xffff;
+	req->local_lid = subnet_local ? connect->local_lid : 0xffff;
+	req->remote_lid = subnet_local ? connect->remote_lid : 0xffff;
 	memcpy(req->local_gid, connect->local_gid, 16);
 	memcpy(req->remote_gid, connect->remote_gid, 16);
 	req->flow_label = connect->flow_label;

@@ -129,6 +129,7 @@ struct cm_connect {
 	uint8_t service_level, traffic_class, hop_limit;
 	uint32_t flow_label;
 	uint16_t pkey;
+	uint16_t local_lid, remote_lid;		/* of a path within a subnet: hop_limit 0 or 1 */
 	/*
 	 * 4.096 us * 2^n: both CM response timeouts; given up when it has passed max_retries + 1
 	 * times. What may be lost is sent again earlier, and then less and less often.

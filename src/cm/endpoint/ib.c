@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Endpoints at ports of a virtual InfiniBand fabric: what is asked of subnet administration about their
+ * paths, what its answers are taken for, and the address vectors that follow. resolve.c asks.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ip_addr.h"
+#include "base/log.h"
+#include "cm/endpoint/internal.h"
+#include "platform/clock.h"
+#include "wire/packet.h"
+#include "wire/smp.h"
+
+
+#define GROUP_TIMEOUT_NS	3000000000u
+
+/* ---- messages to the administration ---- */
+
+/* The key of the default partition that the port has: all end ports are members, the SM in full. */
+uint16_t ib_default_pkey(const struct net_ib_port *now)
+{
+	unsigned index = net_ib_pkey_index(now, PKEY_DEFAULT);
+
+	return index < now->pkeys ? now->pkey[index] : PKEY_DEFAULT;
+}
+
+void ib_explain_silence(const char *call, const struct endpoint *endpoint, const struct sa_answer *answer)
+{
+	const struct net_gid *port = &endpoint->port->gid;
+	struct net_ib_port now;
+
+	if (!explaining() || !net_ib_port(gsi_net(agent.gsi), port->ib_port, &now))
+		return;
+	if (now.state != IBV_PORT_ACTIVE || !now.sm_lid)
+		explain_about(call, OF_NOTHING,
+			      "%s: port %u of %s is not Active: no subnet manager has brought it up, so nobody "
+			      "can be asked for a path or a group: is opensm running, and the cable plugged? "
+			      "(verbatim fabric FILE --sm)", call, port->port, port->device);
+	else
+		explain_about(call, OF_NOTHING,
+			      "%s: the subnet manager at LID %u does not answer%s: it was ended or killed, or "
+			      "the way to it is cut (sminfo; verbatim route); or it is busy: give the call more "
+			      "time", call, now.sm_lid, answer->sent ? "" : " to what could not be sent");
+}
+
+/* ---- paths ---- */
+
+static uint16_t ib_pkey(const struct endpoint *endpoint)
+{
+	if (endpoint->path.pkey)
+		return endpoint->path.pkey;
+	if (endpoint->source.family == AF_IB && endpoint->source.pkey)
+		return endpoint->source.pkey;
+	return endpoint->port->gid.pkey;
+}
+
+uint16_t ib_member_pkey(const struct endpoint *endpoint)
+{
+	struct net_ib_port now;
+	unsigned index = PKEY_TABLE_SIZE;
+
+	if (net_ib_port(gsi_net(agent.gsi), endpoint->port->gid.ib_port, &now))
+		index = net_ib_pkey_index(&now, ib_pkey(endpoint));
+	return index < PKEY_TABLE_SIZE ? now.pkey[index] : ib_pkey(endpoint);
+}
+
+uint16_t ib_pkey_index(const struct endpoint *endpoint)
+{
+	struct net_ib_port now;
+	unsigned index = PKEY_TABLE_SIZE;
+
+	if (net_ib_port(gsi_net(agent.gsi), endpoint->port->gid.ib_port, &now))
+		index = net_ib_pkey_index(&now, ib_pkey(endpoint));
+	return index < PKEY_TABLE_SIZE ? (uint16_t)index : 0;
+}
+
+/* As the IPv4 TOS is a QoS class, and an IPv6 traffic class is one of the path (cma in Linux). */
+static uint64_t ask_for_quality(const struct endpoint *endpoint, struct ib_path_record *asked)
+{
+	if (endpoint->destination.family == AF_INET) {
+		asked->qos_class = endpoint->tos_set ? endpoint->tos : 0;
+		return SA_PATH_QOS_CLASS;
+	}
+	asked->tclass = endpoint->tos_set ? endpoint->tos :
+			(uint8_t)(be32toh(endpoint->source.flow_info) >> 20);
+	return SA_PATH_TCLASS;
+}
+
+static void ib_path_take(struct endpoint *endpoint, const struct ib_path_record *record)
+{
+	struct endpoint_path *path = &endpoint->path;
+	uint8_t mtu = (uint8_t)endpoint->port->gid.active_mtu;
+
+	memcpy(path->dgid.raw, record->dgid, sizeof(record->dgid));
+	path->dlid = record->dlid;
+	path->slid = record->slid;
+	path->pkey = record->p_key;
+	path->mtu = record->mtu < mtu ? (uint8_t)record->mtu : mtu;
+	path->rate = record->rate;
+	path->hop_limit = record->hop_limit;
+	path->traffic_class = record->tclass;
+	path->flow_label = record->flow_label;
+	path->service_level = record->sl;
+	path->lifetime = endpoint->ack_timeout_set && endpoint->ack_timeout ?
+			 (uint8_t)(endpoint->ack_timeout - 1) : record->packet_life_time;
+	if (path->lifetime > 30)
+		path->lifetime = 30;
+	ip_addr_of_lid(path->remote, record->dlid);
+}
+
+static void explain_no_path(const struct endpoint *endpoint, const char *why)
+{
+	char gid[INET6_ADDRSTRLEN];
+
+	inet_ntop(AF_INET6, endpoint->path.dgid.raw, gid, sizeof(gid));
+	explain_about("rdma_resolve_route", OF_NOTHING,
+		      "rdma_resolve_route: no path to GID %s with P_Key 0x%04x: %s: is the peer's port Active, "
+		      "and is it in that partition (one of both as a full member)? (verbatim fabric --say "
+		      "show; saquery PR; smpquery pkeys)", gid, ib_pkey(endpoint), why);
+}
+
+/* The key is in no row of the port's table. */
+static int ib_not_a_member(const struct endpoint *endpoint)
+{
+	const struct net_gid *port = &endpoint->port->gid;
+
+	explain_about("rdma_resolve_route", OF_NOTHING,
+		      "rdma_resolve_route: port %u of %s is in no partition 0x%04x: its table has no such P_Key "
+		      "(smpquery pkeys): name another one in sib_pkey, or give the port this one in opensm's "
+		      "partitions.conf", port->port, port->device, ib_pkey(endpoint) & 0x7fff);
+	return EINVAL;
+}
+
+int ib_path_ask(const struct endpoint *endpoint, struct ib_path_record *asked, uint64_t *components)
+{
+	struct net_ib_port now;
+	unsigned index;
+
+	if (!net_ib_port(gsi_net(agent.gsi), endpoint->port->gid.ib_port, &now))
+		return ENODEV;
+	index = net_ib_pkey_index(&now, ib_pkey(endpoint));
+	if (index == PKEY_TABLE_SIZE)
+		return ib_not_a_member(endpoint);
+	*asked = (struct ib_path_record){ .p_key = now.pkey[index], .numb_path = 1, .reversible = 1 };
+	memcpy(asked->dgid, endpoint->path.dgid.raw, sizeof(asked->dgid));
+	memcpy(asked->sgid, now.gid.raw, sizeof(asked->sgid));
+	*components = SA_PATH_DGID | SA_PATH_SGID | SA_PATH_PKEY | SA_PATH_NUMB_PATH | SA_PATH_REVERSIBLE |
+		      ask_for_quality(endpoint, asked);
+	return 0;
+}
+
+int ib_path_answered(struct endpoint *endpoint, const struct ib_path_record *asked,
+		     const struct sa_answer *answer)
+{
+	struct ib_path_record record;
+	const char *wrong = NULL;
+
+	if (answer->outcome == SA_TIMED_OUT) {
+		ib_explain_silence("rdma_resolve_route", endpoint, answer);
+		return ETIMEDOUT;
+	}
+	if (answer->outcome == SA_ANSWERED)
+		wrong = sa_path_read(answer->record, asked, &record);
+	if (answer->outcome == SA_REFUSED || wrong) {
+		explain_no_path(endpoint, wrong ? wrong : sa_status_text(answer->status));
+		return EINVAL;
+	}
+	ib_path_take(endpoint, &record);
+	return 0;
+}
+
+/* ---- what follows from a path ---- */
+
+void ib_describe_way(const struct endpoint *endpoint, struct mad_address *to)
+{
+	const struct endpoint_path *path = &endpoint->path;
+	struct net_ib_port now;
+	unsigned index = PKEY_TABLE_SIZE;
+
+	*to = (struct mad_address){ .link = ROUTE_IB, .pkey = path->pkey };
+	to->ib = (struct ib_way){ .port = endpoint->port->gid.ib_port, .lid = path->dlid,
+				   .path_bits = (uint8_t)(path->slid & 0x7f), .sl = path->service_level };
+	if (net_ib_port(gsi_net(agent.gsi), to->ib.port, &now))
+		index = net_ib_pkey_index(&now, path->pkey);
+	if (index < PKEY_TABLE_SIZE)
+		to->pkey = now.pkey[index];
+	ip_addr_of_lid(to->remote, path->dlid);
+}
+
+static bool is_of_port(uint16_t lid)
+{
+	return lid && lid < LID_MULTICAST;
+}
+
+void ib_request_take(struct endpoint *endpoint, const struct mad_address *from, const struct cm_req *req)
+{
+	struct endpoint_path *path = &endpoint->path;
+	struct net_ib_port now;
+
+	path->dlid = from->ib.lid;
+	path->service_level = from->ib.sl;
+	path->slid = from->ib.path_bits;
+	path->pkey = from->pkey;
+	if (net_ib_port(gsi_net(agent.gsi), from->ib.port, &now))
+		path->slid = (uint16_t)(now.lid | from->ib.path_bits);
+	if (!req)
+		return;
+	/* LIDs that are none, or the permissive one: those of the request itself. */
+	if (is_of_port(req->local_lid))
+		path->dlid = req->local_lid;
+	if (is_of_port(req->remote_lid))
+		path->slid = req->remote_lid;
+	path->service_level = req->service_level;
+	path->pkey = req->pkey;
+}
+
+void ib_ah(const struct endpoint *endpoint, struct ibv_ah_attr *attr)
+{
+	const struct endpoint_path *path = &endpoint->path;
+
+	*attr = (struct ibv_ah_attr){
+		.dlid = path->dlid, .sl = path->service_level, .src_path_bits = (uint8_t)(path->slid & 0x7f),
+		.static_rate = path->rate, .port_num = endpoint->port->gid.port,
+	};
+	if (path->hop_limit <= 1)
+		return;
+	attr->is_global = 1;
+	attr->grh = (struct ibv_global_route){ .dgid = path->dgid, .flow_label = path->flow_label,
+					       .hop_limit = path->hop_limit,
+					       .traffic_class = path->traffic_class };
+}
+
+/* ---- groups ---- */
+
+int ib_group_ask(struct membership *group, uint8_t method, const struct ib_mc_member_record *record,
+		 uint64_t components, void (*done)(void *owner, const struct sa_answer *answer))
+{
+	const struct sa_question question = {
+		.port = group->endpoint->port->gid.ib_port, .method = method,
+		.record = RECORD_MC_MEMBER_RECORD, .components = components, .value = record,
+		.timeout_ns = GROUP_TIMEOUT_NS,
+	};
+
+	return agent.sa ? sa_ask(agent.sa, &question, done, group, clock_now_ns(), &group->query) : ENODEV;
+}
+
+int ib_group_join(struct membership *group)
+{
+	uint64_t components = SA_GROUP_PORT_GID | SA_GROUP_JOIN_STATE | SA_GROUP_PKEY | SA_GROUP_QKEY |
+			      SA_GROUP_SL | SA_GROUP_FLOW_LABEL | SA_GROUP_TCLASS | SA_GROUP_MGID;
+	struct net_ib_port now;
+
+	if (net_ib_port(gsi_net(agent.gsi), group->endpoint->port->gid.ib_port, &now))
+		memcpy(group->record->port_gid, now.gid.raw, sizeof(group->record->port_gid));
+	return ib_group_ask(group, MAD_METHOD_SET, group->record, components, group->answered);
+}
+
+/* Nobody waits for it: the port's membership ends with the fabric's connection, too. */
+static void ib_group_left(void *owner, const struct sa_answer *answer)
+{
+}
+
+void ib_group_free(struct membership *group)
+{
+	if (group->query)
+		sa_cancel(group->query);
+	group->query = NULL;
+	if (group->joined)
+		ib_group_ask(group, MAD_METHOD_DELETE, group->record,
+			     SA_GROUP_MGID | SA_GROUP_PORT_GID | SA_GROUP_JOIN_STATE, ib_group_left);
+	free(group->record);
+	free(group);
+}
+
+void ib_groups_quiet(struct endpoint *endpoint)
+{
+	for (struct membership *group = endpoint->groups; group; group = group->next) {
+		if (group->query)
+			sa_cancel(group->query);
+		group->query = NULL;
+	}
+}
+
+void ib_groups_join_again(struct endpoint *endpoint)
+{
+	for (struct membership *group = endpoint->groups; group; group = group->next)
+		if (group->joined && !group->query)
+			ib_group_join(group);	/* no memory: the next sweep asks again */
+}

@@ -24,24 +24,39 @@
 #define STEP_MAX_MS	16
 #define NEIGHBOUR_SILENT	(NUD_INCOMPLETE | NUD_FAILED)
 
-static int take_state(const struct nlmsghdr *message, void *context)
+struct neighbour_entry {
+	uint16_t state;			/* NUD_*; 0: none */
+	bool has_mac;
+	uint8_t mac[6];
+};
+
+static int take_entry(const struct nlmsghdr *message, void *context)
 {
 	const struct ndmsg *neighbour = mnl_nlmsg_get_payload(message);
+	struct neighbour_entry *entry = context;
+	const struct nlattr *attribute;
 
-	if (message->nlmsg_type == RTM_NEWNEIGH)
-		*(uint16_t *)context = neighbour->ndm_state;
+	if (message->nlmsg_type != RTM_NEWNEIGH)
+		return MNL_CB_STOP;
+	entry->state = neighbour->ndm_state;
+	mnl_attr_for_each(attribute, message, sizeof(*neighbour))
+		if (mnl_attr_get_type(attribute) == NDA_LLADDR &&
+		    mnl_attr_get_payload_len(attribute) == sizeof(entry->mac)) {
+			memcpy(entry->mac, mnl_attr_get_payload(attribute), sizeof(entry->mac));
+			entry->has_mac = true;
+		}
 	return MNL_CB_STOP;
 }
 
-/* NUD_*; 0: no entry, or no answer (before Linux 5.0 there is none for one neighbour). */
-static uint16_t neighbour_state(struct netlink *netlink, const struct netdev_route *route)
+/* No entry, or no answer (before Linux 5.0 there is none for one neighbour): its state is 0. */
+static struct neighbour_entry neighbour_find(struct netlink *netlink, const struct netdev_route *route)
 {
 	bool ipv4 = ip_addr_is_ipv4(route->hop);
+	struct neighbour_entry entry = { 0 };
 	unsigned skip = ipv4 ? 12 : 0;
 	char buffer[128];
 	struct nlmsghdr *message = mnl_nlmsg_put_header(buffer);
 	struct ndmsg *neighbour;
-	uint16_t state = 0;
 
 	message->nlmsg_type = RTM_GETNEIGH;
 	message->nlmsg_flags = NLM_F_REQUEST;
@@ -49,7 +64,14 @@ static uint16_t neighbour_state(struct netlink *netlink, const struct netdev_rou
 	neighbour->ndm_family = ipv4 ? AF_INET : AF_INET6;
 	neighbour->ndm_ifindex = (int)route->interface;
 	mnl_attr_put(message, NDA_DST, 16 - skip, route->hop + skip);
-	return netlink_ask(netlink, message, take_state, &state) ? 0 : state;
+	if (netlink_ask(netlink, message, take_entry, &entry))
+		entry.state = 0;
+	return entry;
+}
+
+static uint16_t neighbour_state(struct netlink *netlink, const struct netdev_route *route)
+{
+	return neighbour_find(netlink, route).state;
 }
 
 static void neighbour_provoke(const uint8_t source[16], const uint8_t destination[16], uint32_t interface)
@@ -107,4 +129,20 @@ int neighbour_await(struct netlink *netlink, const struct netdev_route *route, c
 			return 0;
 		step_ms = step_ms < STEP_MAX_MS ? 2 * step_ms : STEP_MAX_MS;
 	}
+}
+
+bool neighbour_mac(struct netlink *netlink, uint32_t interface, const uint8_t source[16],
+		   const uint8_t destination[16], uint8_t mac[6])
+{
+	struct netdev_route route = { .interface = interface };
+	struct neighbour_entry entry;
+
+	memcpy(route.hop, destination, sizeof(route.hop));
+	entry = neighbour_find(netlink, &route);
+	if (!entry.state || (entry.state & NEIGHBOUR_SILENT) || !entry.has_mac) {
+		neighbour_provoke(source, destination, interface);
+		return false;
+	}
+	memcpy(mac, entry.mac, sizeof(entry.mac));
+	return true;
 }

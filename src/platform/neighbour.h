@@ -24,4 +24,11 @@ int neighbour_await(struct netlink *netlink, const struct netdev_route *route, c
 bool neighbour_answers(struct netlink *netlink, const struct netdev_route *route, const uint8_t source[16],
 		       const uint8_t destination[16]);
 
+/*
+ * Without waiting: the hardware address of @destination, which is on the link of @interface. False: it is not
+ * known; the kernel is made to look for it, from @source, and the next call may find it. (Since Linux 5.0.)
+ */
+bool neighbour_mac(struct netlink *netlink, uint32_t interface, const uint8_t source[16],
+		   const uint8_t destination[16], uint8_t mac[6]);
+
 #endif

@@ -10,6 +10,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 #include <net/if.h>
+#include <net/if_arp.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,6 +128,7 @@ static int take_link(const struct nlmsghdr *message, void *context)
 	netdev->up = info->ifi_flags & IFF_UP;
 	netdev->running = info->ifi_flags & IFF_RUNNING;
 	netdev->loopback = info->ifi_flags & IFF_LOOPBACK;
+	netdev->ethernet = info->ifi_type == ARPHRD_ETHER;
 	mnl_attr_for_each(attribute, message, sizeof(*info))
 		take_link_attribute(netdev, attribute);
 	if (!netdev->loopback && set->control_fd >= 0)

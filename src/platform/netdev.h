@@ -21,6 +21,7 @@ struct netdev {
 	char name[16];
 	uint32_t index;
 	bool up, running, loopback;	/* IFF_UP, IFF_RUNNING (carrier), IFF_LOOPBACK */
+	bool ethernet;			/* ARPHRD_ETHER: what leaves it is an Ethernet frame */
 	uint32_t mtu;			/* bytes, of IP */
 	uint8_t mac[6];			/* zero where the interface has none */
 	uint32_t speed_mbps;		/* /sys/class/net speed, 0: unknown */

@@ -25,6 +25,16 @@ static int probe_socket(void)
 	return fd >= 0 ? fd : socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 }
 
+int may_open_packet_sockets(void)
+{
+	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return errno;
+	close(fd);
+	return 0;
+}
+
 uid_t overflow_uid(void)
 {
 	unsigned uid = OVERFLOW_UID;

@@ -13,6 +13,9 @@
  */
 bool may_bind_port(uint16_t port);
 
+/* May the process open packet sockets in its network namespace? 0; EPERM: CAP_NET_RAW is missing; errno. */
+int may_open_packet_sockets(void);
+
 /* UID shown for every user that this user namespace does not map; such users are indistinguishable. */
 uid_t overflow_uid(void);
 

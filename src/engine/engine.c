@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "engine/injection.h"
 #include "engine/internal.h"
+#include "engine/links.h"
 #include "engine/wake.h"
 #include "engine/way.h"
 #include "engine/steer.h"
@@ -31,6 +32,7 @@ static void sockets_abandon(struct source *source)
 	for (i = 0; i < count; i++)
 		close(fds[i]);
 	steer_abandon(engine);
+	links_abandon(engine);
 	udp_abandon(engine->udp);
 }
 

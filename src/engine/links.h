@@ -9,6 +9,8 @@
 #include "engine/engine.h"
 #include "trace/record.h"
 
+#define LINK_FDS_MAX	64u
+
 /* The one that @datagram names; NULL: there is none. */
 static inline struct link *links_find(const struct engine *engine, const struct datagram *datagram)
 {
@@ -20,6 +22,10 @@ int links_claim(const struct engine *engine, uint32_t slot);
 /* The group comes by any of them. 0 or errno. */
 int links_join(struct engine *engine, const struct link_group *group) REQUIRES(engine->progress);
 void links_leave(struct engine *engine, const struct link_group *group) REQUIRES(engine->progress);
+/* Its descriptors are waited on; those that are already stay so. */
+void links_watch(struct engine *engine, struct link *link);
+/* In a fork()ed child. */
+void links_abandon(const struct engine *engine);
 /* What a trace calls the way of packets by the link with that tag. */
 enum trace_path links_trace_path(uint8_t link);
 

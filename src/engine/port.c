@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "engine/injection.h"
 #include "engine/internal.h"
+#include "engine/links.h"
 #include "link/udp.h"
 #include "platform/clock.h"
 
@@ -51,16 +52,7 @@ const struct source_ops source_of_port_group = {
 
 static void watch_sockets(struct engine *engine)
 {
-	struct link *udp = engine->links[ROUTE_ROCE_V2];
-	int fds[40];
-	unsigned i, count = udp->ops->event_fds(udp, fds, 40);
-
-	for (i = 0; i < count; i++) {
-		int err = source_watch(&engine->source.all, &engine->source.sockets, fds[i]);
-
-		if (err && err != EEXIST)
-			log_error("cannot wait on socket %d: error %d", fds[i], err);
-	}
+	links_watch(engine, engine->links[ROUTE_ROCE_V2]);
 	if (engine->group)
 		source_watch(&engine->source.all, &engine->source.port_group,
 			     port_group_event_fd(engine->group));

@@ -49,6 +49,8 @@ struct link_ops {
 		       unsigned *received);
 	/* Descriptors to wait on for reading: writes up to @max, returns how many. */
 	unsigned (*event_fds)(struct link *link, int *fds, unsigned max);
+	/* In a fork()ed child: closes descriptors, and touches nothing else. NULL: somebody else does. */
+	void (*abandon)(struct link *link);
 	/*
 	 * NULL: it is nothing to this link. Packets to QPNs of this slot (wire/qpn.h) are for this process: 0;
 	 * EADDRINUSE: where the link leads the slot is another's.

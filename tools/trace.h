@@ -50,6 +50,7 @@ struct source {
 	uint32_t ring_bytes;
 	uint64_t tail, lost;
 	uint32_t interface;		/* of its packets; its events have the next */
+	uint32_t ethernet;		/* of its frames; 0: none so far */
 	char name[NAME_BYTES];		/* PROGRAM(PID) */
 	bool is_described, is_wanted, is_broken;
 	char *known;			/* lines: its queue pairs when it was attached, as it told; or NULL */

@@ -252,6 +252,20 @@ void output_describe(struct output *output, struct source *source)
 	file_add(output, block, pcapng_write_interface(PCAPNG_EXPORTED_PDU, events, block));
 }
 
+/* Of frames of RoCE v1; few processes have any. */
+static uint32_t output_ethernet(struct output *output, struct source *source)
+{
+	char name[NAME_BYTES + 16];
+	uint8_t block[PCAPNG_INTERFACE_MAX];
+
+	if (!source->ethernet) {
+		source->ethernet = output->interfaces++;
+		snprintf(name, sizeof(name), "%s ethernet", source->name);
+		file_add(output, block, pcapng_write_interface(PCAPNG_ETHERNET, name, block));
+	}
+	return source->ethernet;
+}
+
 /* ---- lines of text ---- */
 
 static void text_begin(struct output *output, const struct source *source, uint64_t time_ns)
@@ -393,7 +407,7 @@ static bool is_twin(struct output *output, const struct trace_record *record, co
 	return twin;
 }
 
-static void put_packet(struct output *output, const struct source *source, const struct trace_record *record,
+static void put_packet(struct output *output, struct source *source, const struct trace_record *record,
 		       const uint8_t *data, size_t bytes, uint32_t length, bool outbound)
 {
 	uint8_t block[TRACE_BLOCK_MAX];
@@ -402,10 +416,11 @@ static void put_packet(struct output *output, const struct source *source, const
 		text_packet(output, source, record, data, bytes, length, outbound);
 	if (output->options.file) {
 		bool twin = is_twin(output, record, data, bytes, length, outbound);
+		uint32_t interface = record->path == TRACE_ETHERNET && !twin ?
+					     output_ethernet(output, source) : source->interface + twin;
 
 		output_add(output, block,
-			   trace_packet_block(record, source->interface + twin, outbound, twin, data, bytes,
-					      length, block));
+			   trace_packet_block(record, interface, outbound, twin, data, bytes, length, block));
 	}
 }
 

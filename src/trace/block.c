@@ -9,6 +9,7 @@
 #include "base/ip_addr.h"
 #include "base/print.h"
 #include "tracepoint/drop.h"
+#include "wire/ib_packet.h"
 #include "wire/icrc.h"
 #include "wire/packet.h"
 
@@ -19,7 +20,8 @@ const char *trace_path_name(unsigned path)
 {
 	static const char *const names[TRACE_WAYS] = { [TRACE_UDP] = "udp", [TRACE_LOOPBACK] = "loopback",
 						       [TRACE_RING] = "ring", [TRACE_DIRECT] = "direct",
-						       [TRACE_FABRIC] = "fabric" };
+						       [TRACE_FABRIC] = "fabric",
+						       [TRACE_ETHERNET] = "ethernet" };
 
 	return path < TRACE_WAYS ? names[path] : "unknown";
 }
@@ -72,6 +74,22 @@ static struct icrc_header icrc_header_for(const struct datagram *datagram, const
 	return header;
 }
 
+static void trace_seal(const struct pcapng_packet *packet, uint8_t *data, size_t bytes)
+{
+	struct icrc_header header = icrc_header_for(packet->datagram, packet);
+	struct ib_route route = { .has_grh = true };
+	uint8_t headers[IB_HEADERS_MAX];
+
+	if (!packet->is_v1) {
+		icrc_seal(&header, data, bytes);
+		return;
+	}
+	memcpy(route.grh.sgid, packet->datagram->source, 16);
+	memcpy(route.grh.dgid, packet->datagram->destination, 16);
+	ib_packet_write_headers(&route, bytes + ICRC_BYTES, headers);
+	ib_packet_seal(headers, data, bytes);
+}
+
 /*
  * What lacks payload or ICRC becomes a whole packet that is shorter: without pad, its ICRC and lengths as they
  * would be. (Dissectors refuse packets whose payload is not there.)
@@ -79,7 +97,6 @@ static struct icrc_header icrc_header_for(const struct datagram *datagram, const
 static size_t block_shorten(const struct pcapng_packet *packet, const uint8_t *data, size_t bytes, size_t length,
 		      uint8_t shown[TRACE_RECORD_MAX])
 {
-	struct icrc_header header = icrc_header_for(packet->datagram, packet);
 	const struct opcode *op = bytes >= BTH_BYTES ? opcode_get(data[0]) : NULL;
 
 	if (!op || bytes < op->header_bytes || bytes > TRACE_RECORD_MAX - SEND_SHOWN - ICRC_BYTES)
@@ -94,7 +111,7 @@ static size_t block_shorten(const struct pcapng_packet *packet, const uint8_t *d
 			bytes = op->header_bytes + SEND_SHOWN;
 		}
 	}
-	icrc_seal(&header, shown, bytes);
+	trace_seal(packet, shown, bytes);
 	return bytes + ICRC_BYTES;
 }
 
@@ -116,6 +133,7 @@ size_t trace_packet_block(const struct trace_record *record, uint32_t interface,
 	struct pcapng_packet packet = { .datagram = &datagram, .data = data, .bytes = bytes, .length = length,
 					.comment = comment, .interface = interface, .ip_id = record->ip_id,
 					.dont_fragment = record->flags & TRACE_DONT_FRAGMENT,
+					.is_v1 = record->path == TRACE_ETHERNET,
 					.outbound = outbound, .twin = twin, .time_ns = record->time_ns };
 	size_t whole;
 

@@ -68,6 +68,7 @@ struct trace_file {
 	uint64_t lost_told GUARDED_BY_MEMBER(lock);	/* of these, those that the file tells of */
 	bool lost_said GUARDED_BY_MEMBER(lock);
 	bool as_packets GUARDED_BY_MEMBER(lock);	/* and no events */
+	bool has_ethernet GUARDED_BY_MEMBER(lock);	/* an interface of frames of RoCE v1 */
 	uint8_t *buffer GUARDED_BY_MEMBER(lock);
 };
 
@@ -331,13 +332,33 @@ static void take_block(const uint8_t *block, size_t length) REQUIRES(the_file.lo
 		atomic_store_explicit(&flush_is_due, true, memory_order_relaxed);
 }
 
+/* Of frames; declared before its first packet. */
+static uint32_t file_ethernet(void) REQUIRES(the_file.lock)
+{
+	const uint32_t number = the_file.as_packets ? 1 : 2;
+	uint8_t block[PCAPNG_INTERFACE_MAX];
+	char name[PCAPNG_NAME_MAX];
+
+	if (the_file.has_ethernet)
+		return number;
+	snprintf(name, sizeof(name), "%.64s(%d) ethernet", program_invocation_short_name, (int)getpid());
+	take_block(block, pcapng_write_interface(PCAPNG_ETHERNET, name, block));
+	the_file.has_ethernet = true;
+	return number;
+}
+
 void trace_file_packet(const struct trace_record *record, const uint8_t *data, size_t bytes)
 {
 	uint8_t block[TRACE_BLOCK_MAX];
+	uint32_t interface = 0;
+	bool fits;
 
 	lock_acquire(&the_file.lock);
-	if (has_room())
-		take_block(block, trace_packet_block(record, 0, record->flags & TRACE_OUTBOUND, false,
+	fits = has_room();
+	if (fits && record->path == TRACE_ETHERNET)
+		interface = file_ethernet();
+	if (fits && !the_file.is_full)
+		take_block(block, trace_packet_block(record, interface, record->flags & TRACE_OUTBOUND, false,
 						     data, bytes, record->length, block));
 	lock_release(&the_file.lock);
 }
@@ -633,6 +654,7 @@ static int open_for(const char *text, struct news *news) REQUIRES(the_file.lock)
 	}
 	snprintf(the_file.setting, sizeof(the_file.setting), "%s", text);
 	the_file.as_packets = setting.as_packets;
+	the_file.has_ethernet = false;
 	if (!the_file.is_full) {
 		put_block(head, bytes);
 		flush_locked(news);

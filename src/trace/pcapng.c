@@ -2,8 +2,9 @@
 /*
  * pcapng (draft-ietf-opsawg-pcapng): a section header, one interface of raw IP packets with time
  * stamps in nanoseconds, and an enhanced packet block for each packet. Numbers are in the
- * machine's order; readers look at the byte-order magic. IP and UDP headers are reconstructed
- * from the datagram's addresses, with correct lengths and checksums, so that Wireshark follows them to the BTH.
+ * machine's order; readers look at the byte-order magic. IP and UDP headers (of RoCE v1 those of Ethernet, and the
+ * GRH) are reconstructed from the datagram's addresses, with correct lengths and checksums, so that Wireshark
+ * follows them to the BTH.
  */
 #include "trace/pcapng.h"
 
@@ -24,6 +25,11 @@
 #define INBOUND		1u
 #define OUTBOUND	2u
 #define UDP_HEADER	8u
+#define ETHERNET_HEADER	14u
+#define ETHERTYPE_ROCE	0x8915u
+#define GRH_HEADER	40u
+#define NEXT_IS_UDP	17u
+#define NEXT_IS_BTH	0x1bu
 
 static uint8_t *pcapng_put16(uint8_t *at, uint16_t value)
 {
@@ -137,14 +143,15 @@ static uint8_t *pcapng_put_ipv4(uint8_t *at, const struct pcapng_packet *packet)
 	return at + 20;
 }
 
+/* Also a GRH, which has its form. */
 static uint8_t *pcapng_put_ipv6(uint8_t *at, const struct pcapng_packet *packet)
 {
 	const struct datagram *datagram = packet->datagram;
 
 	put_be32(at, 6u << 28 | (uint32_t)datagram->traffic_class << 20 |
 			     (datagram->flow_label & 0xfffff));
-	put_be16(at + 4, (uint16_t)(UDP_HEADER + packet->bytes));
-	at[6] = 17;
+	put_be16(at + 4, (uint16_t)((packet->is_v1 ? 0 : UDP_HEADER) + packet->bytes));
+	at[6] = packet->is_v1 ? NEXT_IS_BTH : NEXT_IS_UDP;
 	at[7] = datagram->hop_limit;
 	memcpy(at + 8, datagram->source, 16);
 	memcpy(at + 24, datagram->destination, 16);
@@ -168,6 +175,33 @@ static uint8_t *put_udp(uint8_t *at, const struct pcapng_packet *packet)
 	result = pcapng_checksum(sum_words(sum, packet->data, packet->bytes));
 	put_be16(at + 6, result ? result : 0xffff);
 	return at + UDP_HEADER;
+}
+
+/* ---- Ethernet ---- */
+
+/* As far as a GID tells: a group's, or that in a link-local one; else zeros. */
+static uint8_t *put_mac(uint8_t *at, const uint8_t gid[16])
+{
+	static const uint8_t local[8] = { 0xfe, 0x80 };
+
+	memset(at, 0, 6);
+	if (gid[0] == 0xff) {
+		at[0] = at[1] = 0x33;
+		memcpy(at + 2, gid + 12, 4);
+	} else if (!memcmp(gid, local, sizeof(local)) && gid[11] == 0xff && gid[12] == 0xfe) {
+		memcpy(at, gid + 8, 3);
+		memcpy(at + 3, gid + 13, 3);
+		at[0] ^= 0x02;
+	}
+	return at + 6;
+}
+
+static uint8_t *put_ethernet(uint8_t *at, const struct datagram *datagram)
+{
+	at = put_mac(at, datagram->destination);
+	at = put_mac(at, datagram->source);
+	put_be16(at, ETHERTYPE_ROCE);
+	return at + 2;
 }
 
 static uint8_t *put_padding(uint8_t *at, size_t bytes)
@@ -202,17 +236,22 @@ static const uint8_t twin_tags[] = "\0\14\0\20" PCAPNG_TWIN "\0\0\0\0\0\0";
 
 size_t pcapng_write_packet(const struct pcapng_packet *packet, uint8_t *out)
 {
-	uint32_t headers = (pcapng_is_ipv4(packet->datagram) ? 20 : 40) + UDP_HEADER;
+	bool ipv4 = !packet->is_v1 && pcapng_is_ipv4(packet->datagram);
+	uint32_t headers = packet->is_v1 ? GRH_HEADER + (packet->twin ? 0 : ETHERNET_HEADER) :
+					   (ipv4 ? 20 : 40) + UDP_HEADER;
 	size_t before = packet->twin ? sizeof(twin_tags) : 0;
 	uint8_t *at = begin_packet(out, packet->interface, packet->time_ns, packet->bytes + headers + before,
 				   (packet->length ? packet->length : packet->bytes) + headers + before);
 
 	memcpy(at, twin_tags, before);
 	at += before;
-	at = headers == 28 ? pcapng_put_ipv4(at, packet) : pcapng_put_ipv6(at, packet);
-	at = put_udp(at, packet);
+	if (packet->is_v1 && !packet->twin)
+		at = put_ethernet(at, packet->datagram);
+	at = ipv4 ? pcapng_put_ipv4(at, packet) : pcapng_put_ipv6(at, packet);
+	if (!packet->is_v1)
+		at = put_udp(at, packet);
 	memcpy(at, packet->data, packet->bytes);
-	at = put_padding(at + packet->bytes, packet->bytes);
+	at = put_padding(at + packet->bytes, packet->bytes + headers + before);
 	at = put_way(at, packet->comment, packet->outbound);
 	at = put_option(at, OPTION_END, NULL, 0);
 	return (size_t)(end_block(out, at) - out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The blocks of a pcapng file: RoCEv2 packets with the headers in front of them, and events as JSON. */
+/* The blocks of a pcapng file: packets of RoCE with the headers in front of them, and events as JSON. */
 #ifndef VERBATIM_TRACE_PCAPNG_H
 #define VERBATIM_TRACE_PCAPNG_H
 
@@ -18,7 +18,7 @@
 #define PCAPNG_COMMENTED_MAX(n)	(PCAPNG_PACKET_MAX(n) + 8u + PCAPNG_COMMENT_MAX)
 #define PCAPNG_EVENT_MAX(n)	((n) + 76u + PCAPNG_COMMENT_MAX)
 
-enum pcapng_link { PCAPNG_RAW_IP = 101, PCAPNG_EXPORTED_PDU = 252 };
+enum pcapng_link { PCAPNG_ETHERNET = 1, PCAPNG_RAW_IP = 101, PCAPNG_EXPORTED_PDU = 252 };
 
 struct pcapng_packet {
 	const struct datagram *datagram;	/* addresses, ports, traffic class, hop limit */
@@ -29,6 +29,7 @@ struct pcapng_packet {
 	uint32_t interface;			/* counts from 0 */
 	uint16_t ip_id;
 	bool dont_fragment, outbound;
+	bool is_v1;				/* of RoCE v1: in an Ethernet frame; as a twin without */
 	bool twin;				/* of a packet that is in the file already: an exported PDU */
 	uint64_t time_ns;			/* since 1970 */
 };

@@ -28,7 +28,8 @@
 
 /* TRACE_IS_EVENT: the tracer's own, whose members are text already. */
 enum trace_kind { TRACE_IS_PACKET = 1, TRACE_IS_OPERATION, TRACE_IS_POINT, TRACE_IS_EVENT };
-enum trace_path { TRACE_UDP, TRACE_LOOPBACK, TRACE_RING, TRACE_DIRECT, TRACE_FABRIC, TRACE_WAYS };
+enum trace_path { TRACE_UDP, TRACE_LOOPBACK, TRACE_RING, TRACE_DIRECT, TRACE_FABRIC, TRACE_ETHERNET,
+		  TRACE_WAYS };
 /* How a process got at the memory of another one: mapped, or through the kernel. */
 enum trace_manner { TRACE_MANNER_NONE, TRACE_STORED, TRACE_COPIED };
 

@@ -130,7 +130,8 @@ static void show_json(const struct shown *shown, bool first)
 		if (ibv_query_gid_ex(shown->context, PORT, (uint32_t)i, &entry, 0))
 			continue;
 		gid_text(&entry.gid, false, text);
-		printf("%s{\"index\":%d,\"gid\":\"%s\",\"type\":\"RoCE v2\"}", first_gid ? "" : ",", i, text);
+		printf("%s{\"index\":%d,\"gid\":\"%s\",\"type\":\"RoCE %s\"}", first_gid ? "" : ",", i, text,
+		       entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? "v2" : "v1");
 		first_gid = false;
 	}
 	printf("]}");

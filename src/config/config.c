@@ -221,7 +221,23 @@ static int config_check(const struct config *config)
 			 "may map page-aligned memory of programs that use RDMA) or private", config->malloc);
 		return EINVAL;
 	}
+	if (config->roce[0] && strcmp(config->roce, "v1") && strcmp(config->roce, "v2") &&
+	    strcmp(config->roce, "both")) {
+		complain("VERBATIM_ROCE (roce): invalid value '%s': expected v2 (packets in UDP; the default), v1 "
+			 "(in Ethernet frames of type 0x8915) or both", config->roce);
+		return EINVAL;
+	}
 	return 0;
+}
+
+bool config_has_roce_v1(const struct config *config)
+{
+	return !strcmp(config->roce, "v1") || !strcmp(config->roce, "both");
+}
+
+bool config_has_roce_v2(const struct config *config)
+{
+	return strcmp(config->roce, "v1");
 }
 
 int config_load_file(struct config *config, const struct config_file *which)

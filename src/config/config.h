@@ -7,6 +7,7 @@
 #ifndef VERBATIM_CONFIG_CONFIG_H
 #define VERBATIM_CONFIG_CONFIG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "config/file.h"
@@ -20,6 +21,10 @@ struct config {
 #undef CONFIG_NUMBER
 #undef CONFIG_TEXT
 };
+
+/* Which GIDs an Ethernet interface has: VERBATIM_ROCE. */
+bool config_has_roce_v1(const struct config *config);
+bool config_has_roce_v2(const struct config *config);
 
 /* Reads anew. 0; EINVAL after a line on stderr; ENOENT when VERBATIM_CONFIG names no file. */
 int config_load(struct config *config);

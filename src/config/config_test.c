@@ -61,11 +61,28 @@ static void the_environment_wins_over_the_file(void **state)
 	assert_int_equal(config.mtu, 512);
 }
 
+static void roce_is_v2_unless_it_is_asked_for(void **state)
+{
+	static const struct { const char *value; bool v1, v2; } known[] = {
+		{ "", false, true }, { "v2", false, true }, { "v1", true, false }, { "both", true, true },
+	};
+	struct config config;
+
+	for (unsigned i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		setenv("VERBATIM_ROCE", known[i].value, 1);
+		assert_int_equal(config_load(&config), 0);
+		assert_int_equal(config_has_roce_v1(&config), known[i].v1);
+		assert_int_equal(config_has_roce_v2(&config), known[i].v2);
+	}
+	unsetenv("VERBATIM_ROCE");
+}
+
 static void wrong_lines_are_refused(void **state)
 {
 	static const char *const wrong[] = { "mtu\n", "mtu = 1000\n", "mtu = x\n", "mtu = -1\n",
 					     "mtu =\n", "max_qp = 200000\n",
-					     "malloc = some\n", "colour = blue\n" };
+					     "malloc = some\n", "roce = v3\n", "roce = V1\n",
+					     "colour = blue\n" };
 	struct config config;
 	unsigned i;
 
@@ -182,6 +199,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(without_settings_the_standard_holds, clear),
 		cmocka_unit_test_teardown(the_environment_wins_over_the_file, clear),
+		cmocka_unit_test_teardown(roce_is_v2_unless_it_is_asked_for, clear),
 		cmocka_unit_test_teardown(wrong_lines_are_refused, clear),
 		cmocka_unit_test_teardown(comments_may_stand_behind_values, clear),
 		cmocka_unit_test_teardown(too_long_a_line_is_refused, clear),

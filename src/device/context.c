@@ -74,6 +74,7 @@ static int context_new(const char *device_name, struct hca_context **made)
 	if (err)
 		goto put_hca;
 	context->port = context->ports[0];
+	roce_v1_follow(context->hca);
 	*made = context;
 	return 0;
 put_hca:
@@ -91,6 +92,7 @@ static void context_release(struct hca_context *context)
 
 	for (unsigned i = 0; i < context->port_count; i++)
 		net_put_port(&hca->net, context->ports[i]);
+	roce_v1_follow(hca);
 	async_drop(context->async);
 	event_queue_put(context->async);
 	hca_put(hca);

@@ -185,6 +185,12 @@ int ethernet_attach(struct hca_context *context, struct qp *qp, const struct ibv
 int ethernet_check_rate(uint32_t kbps, const char *call);
 void ethernet_detach(struct hca *hca, struct qp *qp);
 
+/* roce_v1.c: the link, if a port may want it; 0 or errno. */
+int roce_v1_begin(struct hca *hca);
+/* Its interfaces are those of the ports that are open now. */
+void roce_v1_follow(struct hca *hca);
+void roce_v1_end(struct hca *hca);
+
 /* statistics.c: the process has ended with a device */
 void hca_trace_counters(const struct hca *hca);
 

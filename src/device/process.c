@@ -103,6 +103,7 @@ static void interfaces_turn(struct source *source, bool ready, uint64_t now_ns)
 
 	netdev_monitor_drain(hca->netdev_fd);
 	count = net_refresh(&hca->net, changes, CHANGES_MAX);
+	roce_v1_follow(hca);
 	for (unsigned i = 0; i < count; i++)
 		qp1_interface_changed(&hca->qp1, &changes[i], now_ns);
 	qp1_interfaces_changed(&hca->qp1);
@@ -289,6 +290,7 @@ static void process_release(struct hca *hca)
 	engine_close(&hca->engine);
 	if (hca->subnet)
 		subnet_close(hca->subnet);
+	roce_v1_end(hca);
 	mr_table_free(&hca->mrs);
 	memory_check_end();
 	path_table_fini(&hca->paths);
@@ -356,6 +358,8 @@ static int process_start(struct hca **started)
 		err = process_allocate(hca);
 	if (!err)
 		err = process_attach(hca);
+	if (!err)
+		err = roce_v1_begin(hca);
 	if (!err)
 		err = engine_open(&hca->engine);
 	if (!err)

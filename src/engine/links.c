@@ -72,5 +72,5 @@ void links_leave(struct engine *engine, const struct link_group *group)
 
 enum trace_path links_trace_path(uint8_t link)
 {
-	return link == ROUTE_IB ? TRACE_FABRIC : TRACE_UDP;
+	return link == ROUTE_IB ? TRACE_FABRIC : link == ROUTE_ROCE_V1 ? TRACE_ETHERNET : TRACE_UDP;
 }

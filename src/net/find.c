@@ -37,7 +37,7 @@ static void find_snapshot(struct net *net, const struct named_netdev *named, str
 /* As a datagram has it. */
 static uint8_t link_of(const struct gid_entry *entry)
 {
-	return 0;
+	return entry->type == PORT_GID_ROCE_V1 ? ROUTE_ROCE_V1 : 0;
 }
 
 static void find_fill(const struct port *port, uint32_t index, struct net_gid *found)
@@ -126,6 +126,10 @@ int net_find_gid_of(struct net *net, uint8_t link, const uint8_t address[16], ui
 void net_group_gid(const struct net_gid *gid, const uint8_t group[16], uint8_t mgid[16])
 {
 	memcpy(mgid, group, 16);
+	if (gid->link != ROUTE_ROCE_V1 || !ip_addr_is_ipv4(group))
+		return;
+	mgid[0] = 0xff;		/* ff0e::ffff:a.b.c.d, as Linux */
+	mgid[1] = 0x0e;
 }
 
 bool net_is_local(struct net *net, const uint8_t address[16], uint32_t interface)

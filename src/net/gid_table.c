@@ -2,7 +2,8 @@
 /*
  * The GID table of a port, in rxe's order: index 0 the link-local GID made from the MAC address,
  * then the IPv4 addresses as v4-mapped, then IPv6. An address keeps its index as long as it is
- * there; a new one takes the first free index.
+ * there; a new one takes the first free index. Where RoCE v1 and v2 are both wanted each of them has two
+ * indices, v1 before v2, as mlx5's.
  */
 #include "net/port.h"
 
@@ -18,7 +19,7 @@ void gid_table_default(const struct port *port, uint8_t gid[16])
 	memcpy(gid + 8, &port->guid, 8);
 }
 
-static void default_gid(const struct port *port, struct gid_entry *entry)
+static void default_gid(const struct port *port, uint8_t type, struct gid_entry *entry)
 {
 	static const uint8_t on_ipv4[16] = IP_ADDR_LOOPBACK_IPV4;
 	unsigned i;
@@ -27,7 +28,9 @@ static void default_gid(const struct port *port, struct gid_entry *entry)
 	gid_table_default(port, entry->gid.raw);
 	memcpy(entry->address, entry->gid.raw, 16);
 	entry->valid = true;
-	entry->type = PORT_GID_ROCE_V2;
+	entry->type = type;
+	if (type == PORT_GID_ROCE_V1)
+		return;		/* its frames carry any GID */
 	for (i = 0; i < port->netdev.address_count; i++)
 		if (!port->netdev.address[i].tentative &&
 		    !memcmp(port->netdev.address[i].address, entry->gid.raw, 16))
@@ -47,21 +50,22 @@ static bool has_address(const struct netdev *netdev, const uint8_t address[16])
 	return false;
 }
 
-static bool in_table(const struct port *port, const uint8_t address[16])
+static bool in_table(const struct port *port, uint8_t type, const uint8_t address[16])
 {
 	unsigned i;
 
 	for (i = 0; i < GID_TABLE_SIZE; i++)
-		if (port->gid[i].valid && !memcmp(port->gid[i].gid.raw, address, 16))
+		if (port->gid[i].valid && port->gid[i].type == type &&
+		    !memcmp(port->gid[i].gid.raw, address, 16))
 			return true;
 	return false;
 }
 
-static bool gid_table_add(struct port *port, const uint8_t address[16])
+static bool gid_table_add(struct port *port, unsigned first, uint8_t type, const uint8_t address[16])
 {
 	unsigned i;
 
-	for (i = 1; i < GID_TABLE_SIZE; i++) {
+	for (i = first; i < GID_TABLE_SIZE; i++) {
 		struct gid_entry *entry = &port->gid[i];
 
 		if (entry->valid)
@@ -70,7 +74,7 @@ static bool gid_table_add(struct port *port, const uint8_t address[16])
 		memcpy(entry->gid.raw, address, 16);
 		memcpy(entry->address, address, 16);
 		entry->valid = true;
-		entry->type = PORT_GID_ROCE_V2;
+		entry->type = type;
 		return true;
 	}
 	return false;
@@ -78,16 +82,20 @@ static bool gid_table_add(struct port *port, const uint8_t address[16])
 
 bool gid_table_update(struct port *port)
 {
+	static const uint8_t v2 = PORT_GID_ROCE_V2;
+	const uint8_t *type = port->gid_types ? port->gid_type : &v2;
+	unsigned i, t, types = port->gid_types ? port->gid_types : 1;
 	struct gid_entry first;
 	bool changed = false;
-	unsigned i;
 
-	default_gid(port, &first);
-	if (memcmp(&first, &port->gid[0], sizeof(first))) {
-		port->gid[0] = first;
-		changed = true;
+	for (t = 0; t < types; t++) {
+		default_gid(port, type[t], &first);
+		if (memcmp(&first, &port->gid[t], sizeof(first))) {
+			port->gid[t] = first;
+			changed = true;
+		}
 	}
-	for (i = 1; i < GID_TABLE_SIZE; i++) {
+	for (i = types; i < GID_TABLE_SIZE; i++) {
 		struct gid_entry *entry = &port->gid[i];
 
 		if (entry->valid && !has_address(&port->netdev, entry->address)) {
@@ -98,8 +106,9 @@ bool gid_table_update(struct port *port)
 	for (i = 0; i < port->netdev.address_count; i++) {
 		const struct netdev_address *address = &port->netdev.address[i];
 
-		if (!address->tentative && !in_table(port, address->address))
-			changed |= gid_table_add(port, address->address);
+		for (t = 0; t < types && !address->tentative; t++)
+			if (!in_table(port, type[t], address->address))
+				changed |= gid_table_add(port, types, type[t], address->address);
 	}
 	return changed;
 }

@@ -54,6 +54,61 @@ static void the_order_is_link_local_then_ipv4_then_ipv6(void **state)
 	assert_false(gid_table_update(&port));
 }
 
+static void assert_type(const struct port *port, uint32_t index, const char *text, enum port_gid_type type)
+{
+	assert_gid(port, index, text);
+	assert_int_equal(gid_table_get(port, index)->type, type);
+}
+
+/* As mlx5's: VERBATIM_ROCE=both. */
+static void of_both_versions_v1_is_before_v2_for_each_address(void **state)
+{
+	static const uint8_t address[16] = { [10] = 0xff, 0xff, 10, 77, 0, 1 };
+	struct port port;
+
+	make_port(&port);
+	port.gid_types = 2;
+	port.gid_type[0] = PORT_GID_ROCE_V1;
+	port.gid_type[1] = PORT_GID_ROCE_V2;
+	add_address(&port.netdev, "::ffff:10.77.0.1");
+	add_address(&port.netdev, "fd77::1");
+	assert_true(gid_table_update(&port));
+	assert_type(&port, 0, "fe80::77:ff:fe00:1", PORT_GID_ROCE_V1);
+	assert_type(&port, 1, "fe80::77:ff:fe00:1", PORT_GID_ROCE_V2);
+	assert_false(port.gid[0].host_only);		/* a frame carries any GID */
+	assert_true(port.gid[1].host_only);
+	assert_type(&port, 2, "::ffff:10.77.0.1", PORT_GID_ROCE_V1);
+	assert_type(&port, 3, "::ffff:10.77.0.1", PORT_GID_ROCE_V2);
+	assert_type(&port, 4, "fd77::1", PORT_GID_ROCE_V1);
+	assert_type(&port, 5, "fd77::1", PORT_GID_ROCE_V2);
+	assert_null(gid_table_get(&port, 6));
+	assert_false(gid_table_update(&port));
+	assert_int_equal(gid_table_find(&port, PORT_GID_ROCE_V1, address), 2);
+	assert_int_equal(gid_table_find(&port, PORT_GID_ROCE_V2, address), 3);
+	port.netdev.address[0] = port.netdev.address[1];
+	port.netdev.address_count = 1;
+	assert_true(gid_table_update(&port));
+	assert_null(gid_table_get(&port, 2));
+	assert_null(gid_table_get(&port, 3));
+	assert_type(&port, 4, "fd77::1", PORT_GID_ROCE_V1);
+}
+
+static void v1_alone_has_the_places_of_v2(void **state)
+{
+	static const uint8_t address[16] = { [10] = 0xff, 0xff, 10, 77, 0, 1 };
+	struct port port;
+
+	make_port(&port);
+	port.gid_types = 1;
+	port.gid_type[0] = PORT_GID_ROCE_V1;
+	add_address(&port.netdev, "::ffff:10.77.0.1");
+	assert_true(gid_table_update(&port));
+	assert_type(&port, 0, "fe80::77:ff:fe00:1", PORT_GID_ROCE_V1);
+	assert_type(&port, 1, "::ffff:10.77.0.1", PORT_GID_ROCE_V1);
+	assert_null(gid_table_get(&port, 2));
+	assert_int_equal(gid_table_find(&port, PORT_GID_ROCE_V2, address), 1);	/* there is no other */
+}
+
 /* Programs take it for the one to use (brpc): IPv4, unless there are other IPv6 addresses. */
 static void the_last_gid_is_of_an_ipv4_address_if_ipv6_is_link_local_only(void **state)
 {
@@ -117,6 +172,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_order_is_link_local_then_ipv4_then_ipv6),
+		cmocka_unit_test(of_both_versions_v1_is_before_v2_for_each_address),
+		cmocka_unit_test(v1_alone_has_the_places_of_v2),
 		cmocka_unit_test(the_last_gid_is_of_an_ipv4_address_if_ipv6_is_link_local_only),
 		cmocka_unit_test(without_the_link_local_address_gid_0_works_inside_the_host),
 		cmocka_unit_test(an_address_keeps_its_index_while_others_go),

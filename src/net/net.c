@@ -48,6 +48,26 @@ static unsigned net_find_open(struct net *net, const char *name, struct port *po
 	return count;
 }
 
+#define PRIVILEGE "CAP_NET_RAW in this network namespace (run the program as root, or unshare -rn)"
+
+/* Without a privilege there is no RoCE v1: a port that has v2, too, has that alone. */
+static int check_v1(const struct config *config, const char *name, const struct netdev *netdev)
+{
+	int err = port_lacks_v1(config, netdev);
+
+	if (!err)
+		return 0;
+	if (!config_has_roce_v2(config)) {
+		complain("ibv_open_device: %s: VERBATIM_ROCE=v1: Ethernet frames need %s: the device cannot be "
+			 "opened", name, err == EPERM ? PRIVILEGE : strerror(err));
+		return err;
+	}
+	explain_about("VERBATIM_ROCE", OF_NOTHING,
+		      "ibv_open_device: %s: VERBATIM_ROCE=both: Ethernet frames need %s: the device has "
+		      "GIDs of RoCE v2 alone", name, err == EPERM ? PRIVILEGE : strerror(err));
+	return 0;
+}
+
 static int make_interface_port(struct net *net, const char *name, struct port *ports[PORTS_MAX],
 			       unsigned *made)
 {
@@ -59,6 +79,12 @@ static int make_interface_port(struct net *net, const char *name, struct port *p
 		return err;
 	for (i = 0; i < count && strcmp(named[i].name, name); i++)
 		;
+	if (i < count)
+		err = check_v1(net->config, name, &named[i].netdev);
+	if (err) {
+		free(named);
+		return err;
+	}
 	port = i < count ? calloc(1, sizeof(*port)) : NULL;
 	if (port) {
 		port_init(port, net->config, &named[i]);

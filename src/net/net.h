@@ -87,7 +87,7 @@ int net_find_gid(struct net *net, const uint8_t address[16], uint32_t interface,
 /* The same; of several GIDs of one address that whose packets go by @link. */
 int net_find_gid_of(struct net *net, uint8_t link, const uint8_t address[16], uint32_t interface,
 		    struct net_gid *found);
-/* The MGID of an IP group for packets from @gid. */
+/* The MGID of an IP group for packets from @gid: by RoCE v2 its address, by v1 of IPv4 ff0e::ffff:a.b.c.d. */
 void net_group_gid(const struct net_gid *gid, const uint8_t group[16], uint8_t mgid[16]);
 
 /* ---- ports of a virtual InfiniBand fabric ---- */

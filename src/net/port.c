@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "platform/privilege.h"
 #include "wire/packet.h"
 
 /* Room that IP, UDP and the RoCE headers take of an interface's MTU (rxe allows as much). */
@@ -33,6 +34,25 @@ uint64_t port_guid(const struct netdev *netdev)
 	return value;
 }
 
+/* Frames are of Ethernet. */
+static bool can_v1(const struct config *config, const struct netdev *netdev)
+{
+	return config_has_roce_v1(config) && netdev->ethernet && !netdev->loopback;
+}
+
+int port_lacks_v1(const struct config *config, const struct netdev *netdev)
+{
+	return can_v1(config, netdev) ? may_open_packet_sockets() : 0;
+}
+
+static void choose_gid_types(struct port *port)
+{
+	if (can_v1(port->config, &port->netdev) && !may_open_packet_sockets())
+		port->gid_type[port->gid_types++] = PORT_GID_ROCE_V1;
+	if (!port->gid_types || config_has_roce_v2(port->config))
+		port->gid_type[port->gid_types++] = PORT_GID_ROCE_V2;
+}
+
 void port_init(struct port *port, const struct config *config, const struct named_netdev *named)
 {
 	memset(port, 0, sizeof(*port));
@@ -46,6 +66,7 @@ void port_init(struct port *port, const struct config *config, const struct name
 	port->gids = GID_TABLE_SIZE;
 	port->pkeys = 1;		/* RoCE has the default partition alone */
 	port->pkey[0] = PKEY_DEFAULT;
+	choose_gid_types(port);
 	gid_table_update(port);
 }
 

@@ -89,6 +89,8 @@ struct port {
 	uint64_t guid;			/* network order, as those of its device */
 	uint64_t node_guid, system_guid;
 	uint16_t gids;			/* length of the table; fixed */
+	/* Of an interface: each address has a GID of these, in this order; fixed. 0: PORT_GID_ROCE_V2 alone. */
+	uint8_t gid_types, gid_type[2];
 	uint16_t ib_port;		/* struct ib_way's port; 0: RoCE */
 	struct gid_entry gid[GID_TABLE_SIZE];
 	uint16_t pkeys;			/* fixed */
@@ -130,6 +132,8 @@ int netdev_resolve(struct net *net, const struct port *port, const struct ibv_ah
 
 /* Fills a port from the interface as it is now. */
 void port_init(struct port *port, const struct config *config, const struct named_netdev *named);
+/* RoCE v1 is wanted on an interface that could have it, and is not permitted: 0, or why not (EPERM). */
+int port_lacks_v1(const struct config *config, const struct netdev *netdev);
 /* EUI-64 of the interface's MAC address, in network order. */
 uint64_t port_guid(const struct netdev *netdev);
 /* Up, running, and there. */

@@ -243,6 +243,73 @@ static int resolve_unicast(struct net *net, struct route *route, const char *who
 	return err;
 }
 
+/* ---- RoCE v1 ---- */
+
+static bool is_here(struct net *net, const uint8_t gid[16], uint32_t interface)
+{
+	return netdev_is_local(&net->netlink, gid, interface) || net_is_default_gid(gid);
+}
+
+/*
+ * Inside this host no frame is needed, nor would one come back: the ways there are those of RoCE v2. Where one of
+ * both GIDs is no address, by that of lo, as from GID 0.
+ */
+static void resolve_v1_inside(struct net *net, const uint8_t gid[16], const uint8_t dgid[16], struct route *route)
+{
+	static const uint8_t on_ipv4[16] = IP_ADDR_LOOPBACK_IPV4;
+	bool own = netdev_is_local(&net->netlink, gid, route->roce.interface);
+	bool both = own && netdev_is_local(&net->netlink, dgid, route->roce.interface);
+
+	route->link = ROUTE_ROCE_V2;
+	route->loopback = true;
+	route->default_gid = !own;
+	memcpy(route->source, both ? gid : on_ipv4, 16);
+	memcpy(route->destination, both ? dgid : on_ipv4, 16);
+}
+
+/* A link-local GID has the MAC address in it; that of others the kernel has to know. */
+static bool has_mac(const uint8_t gid[16])
+{
+	return ip_addr_is_link_local_ipv6(gid) && gid[11] == 0xff && gid[12] == 0xfe;
+}
+
+static int resolve_v1(struct net *net, const struct port *port, const struct gid_entry *source,
+		      const uint8_t dgid[16], const char *who, struct route *route)
+{
+	char text[INET6_ADDRSTRLEN], hop[INET6_ADDRSTRLEN];
+	struct netdev_route known;
+	int err;
+
+	route->link = ROUTE_ROCE_V1;
+	memcpy(route->source, source->gid.raw, 16);
+	memcpy(route->destination, dgid, 16);
+	if (ip_addr_is_multicast(dgid))
+		return 0;
+	if (is_here(net, dgid, port->interface_index)) {
+		resolve_v1_inside(net, source->gid.raw, dgid, route);
+		return 0;
+	}
+	if (has_mac(dgid))
+		return 0;
+	err = netdev_route(&net->netlink, dgid, route->source, port->interface_index, &known);
+	if (err || memcmp(known.hop, dgid, 16)) {
+		explain_refused(who, ENETUNREACH,
+				"%s: %s is %s%s: RoCE v1 stays on the Ethernet of its interface (%s): use a "
+				"GID of RoCE v2 (ibv_devinfo -v lists them; VERBATIM_ROCE=both)",
+				who, gid_text(dgid, text),
+				err ? "on no network of this interface" : "behind the router ",
+				err ? "" : gid_text(known.hop, hop), port->netdev.name);
+		return ENETUNREACH;
+	}
+	err = neighbour_await(&net->netlink, &known, route->source, dgid);
+	if (err)
+		explain_refused(who, err,
+				"%s: %s does not answer to ARP or neighbour discovery, so its MAC address is not "
+				"known: is that host up, and is it its address? (ip neigh)",
+				who, gid_text(dgid, text));
+	return err;
+}
+
 int netdev_resolve(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,
 		   struct route *found)
 {
@@ -256,7 +323,9 @@ int netdev_resolve(struct net *net, const struct port *port, const struct ibv_ah
 	if (err)
 		return err;
 	route.roce.interface = port->interface_index;
-	if (source.host_only) {
+	if (source.type == PORT_GID_ROCE_V1) {
+		err = resolve_v1(net, port, &source, attr->grh.dgid.raw, who, &route);
+	} else if (source.host_only) {
 		err = resolve_host_only(net, &source, attr->grh.dgid.raw, who, &route);
 	} else {
 		memcpy(route.source, source.address, 16);

@@ -23,7 +23,8 @@ enum route_headers { ROUTE_HEADERS_NONE, ROUTE_HEADERS_UDP, ROUTE_HEADERS_GRH };
 #define ROUTE_LINKS(ROW) \
 	ROW(ROUTE_NONE,		ROUTE_ARM_NONE,	ROUTE_HEADERS_NONE)	/* not resolved */ \
 	ROW(ROUTE_ROCE_V2,	ROUTE_ARM_ROCE,	ROUTE_HEADERS_UDP)	/* port 4791, ICRC over IP addresses */ \
-	ROW(ROUTE_IB,		ROUTE_ARM_IB,	ROUTE_HEADERS_GRH)	/* by LIDs through a virtual fabric */
+	ROW(ROUTE_IB,		ROUTE_ARM_IB,	ROUTE_HEADERS_GRH)	/* by LIDs through a virtual fabric */ \
+	ROW(ROUTE_ROCE_V1,	ROUTE_ARM_ROCE,	ROUTE_HEADERS_GRH)	/* Ethernet frames of type 0x8915 */
 
 enum route_link {
 #define ROUTE_TAG(tag, arm, headers) tag,

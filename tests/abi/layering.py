@@ -28,7 +28,7 @@ LAYERS = {
     'ethernet': ['base'],
     'object': ['trace', 'ethernet', 'wire', 'tracepoint', 'base'],
     'transport': ['object', 'trace', 'ethernet', 'wire', 'tracepoint', 'base'],
-    'link': ['platform', 'tracepoint', 'base'],
+    'link': ['wire', 'platform', 'tracepoint', 'base'],
     'host': ['wire', 'platform', 'base'],
     'local': ['host', 'object', 'trace', 'wire', 'platform', 'tracepoint', 'base', 'transport', 'link'],
     'config': ['platform', 'base'],

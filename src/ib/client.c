@@ -86,11 +86,43 @@ static int ib_send(int fd, struct ctl_head *head, const void *body)
 	return 0;
 }
 
+/* Keeps what is wanted and has not come so far; the rest is closed. */
+static void ib_take_files(struct msghdr *message, struct ib_files *files)
+{
+	struct cmsghdr *head;
+
+	for (head = CMSG_FIRSTHDR(message); head; head = CMSG_NXTHDR(message, head)) {
+		size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		int fd;
+
+		if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < count; i++) {
+			memcpy(&fd, CMSG_DATA(head) + i * sizeof(fd), sizeof(fd));
+			if (files && files->count < IB_FILES)
+				files->fd[files->count++] = fd;
+			else
+				close(fd);
+		}
+	}
+}
+
+void ib_files_close(struct ib_files *files)
+{
+	while (files->count)
+		close(files->fd[--files->count]);
+}
+
 /* 0; ETIMEDOUT; ECONNRESET: the fabric ended; EPROTO: it is none. */
-static int ib_receive(int fd, struct ctl_head *head, char body[CTL_TEXT_MAX + 1], uint64_t until_ns)
+static int ib_receive(int fd, struct ctl_head *head, char body[CTL_TEXT_MAX + 1], uint64_t until_ns,
+		      struct ib_files *files)
 {
 	struct iovec iov[2] = { { .iov_base = head, .iov_len = sizeof(*head) },
 				{ .iov_base = body, .iov_len = CTL_TEXT_MAX } };
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(IB_FILES * sizeof(int))];
+	} control;
 	struct msghdr message = { .msg_iov = iov, .msg_iovlen = 2 };
 	ssize_t got;
 
@@ -105,7 +137,11 @@ static int ib_receive(int fd, struct ctl_head *head, char body[CTL_TEXT_MAX + 1]
 			return ETIMEDOUT;
 		if (ready < 0 && errno != EINTR)
 			return errno;
-		got = recvmsg(fd, &message, MSG_DONTWAIT);
+		message.msg_control = control.bytes;
+		message.msg_controllen = sizeof(control.bytes);
+		got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+		if (got >= 0)
+			ib_take_files(&message, files);
 		if (got > 0)
 			break;
 		if (!got)
@@ -144,6 +180,13 @@ int ib_ask(int fd, enum ctl_kind kind, const void *body, size_t bytes, ib_take *
 int ib_ask_within(int fd, unsigned patience_ms, const struct ctl_head *question, const void *body,
 		  ib_take *take, void *context, uint64_t *value, char why[PLACE_WHY_MAX])
 {
+	return ib_ask_for_files(fd, patience_ms, question, body, take, context, value, NULL, why);
+}
+
+int ib_ask_for_files(int fd, unsigned patience_ms, const struct ctl_head *question,
+		     const void *body, ib_take *take, void *context, uint64_t *value,
+		     struct ib_files *files, char why[PLACE_WHY_MAX])
+{
 	struct ctl_head head = { .magic = CTL_MAGIC, .version = CTL_VERSION, .kind = question->kind,
 				 .bytes = question->bytes, .value = question->value };
 	uint64_t until_ns = clock_now_ns() + patience_ms * NS_PER_MS;
@@ -151,7 +194,7 @@ int ib_ask_within(int fd, unsigned patience_ms, const struct ctl_head *question,
 	int err = text ? ib_send(fd, &head, body) : ENOMEM;
 
 	while (!err) {
-		err = ib_receive(fd, &head, text, until_ns);
+		err = ib_receive(fd, &head, text, until_ns, files);
 		if (err || head.kind == CTL_END)
 			break;
 		if (take)

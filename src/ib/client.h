@@ -46,6 +46,16 @@ int ib_ask(int fd, enum ctl_kind kind, const void *body, size_t bytes, ib_take *
 /* The same with a value, and less patience. Of @question kind, bytes and value count. */
 int ib_ask_within(int fd, unsigned patience_ms, const struct ctl_head *question, const void *body,
 		  ib_take *take, void *context, uint64_t *value, char why[PLACE_WHY_MAX]);
+/* The same, and what descriptors come with the answers: close-on-exec, the caller's to close. */
+#define IB_FILES	2u
+struct ib_files {
+	int fd[IB_FILES];
+	unsigned count;
+};
+int ib_ask_for_files(int fd, unsigned patience_ms, const struct ctl_head *question,
+		     const void *body, ib_take *take, void *context, uint64_t *value,
+		     struct ib_files *files, char why[PLACE_WHY_MAX]);
+void ib_files_close(struct ib_files *files);
 /* The same, over a connection of its own. */
 int ib_question(const struct ib_binding *binding, enum ctl_kind kind, const void *body,
 		size_t bytes, ib_take *take, void *context, uint64_t *value,

@@ -41,8 +41,9 @@
  *	VIOLATION struct	->	a QP refused a packet for its key: counted at the port
  *				<-	CHANGED events, struct ctl_port: what a port is from now on
  *	FOLD			->
- *				<-	END: what was sent before is in the queues of its receivers,
- *					what was tallied is counted, and all entries are free
+ *				<-	FOLDED: what was tallied is counted, and all entries are free.
+ *					Value 0: what was sent before is in the sockets of its
+ *					receivers; else so many bytes wait for some that are slow
  *
  * With the END of ATTACH come two descriptors: the image, to be mapped for reading, and a tally, for
  * reading and writing (image/image.h, image/tally.h). Packets whose path the image knows a program
@@ -71,7 +72,7 @@
 
 #define CTL_FILE		"ctl"
 #define CTL_MAGIC		0x76624642u
-#define CTL_VERSION		2u
+#define CTL_VERSION		3u
 #define CTL_BODY_MAX		4096u		/* of what a program sends, MADs apart */
 #define CTL_TEXT_MAX		16384u		/* of one TEXT */
 #define CTL_NODE_MAX		128u		/* with its 0 */
@@ -91,6 +92,7 @@ enum ctl_kind {
 	CTL_ATTACH, CTL_SLOT, CTL_GROUP, CTL_DATA, CTL_VIOLATION, CTL_ROUTE,
 	CTL_FOLD, CTL_ADDRESS, CTL_SERVICE,
 	CTL_TEXT = 64, CTL_PORT, CTL_END, CTL_CHANGED, CTL_NEIGHBOUR,
+	CTL_FOLDED,
 };
 
 /* Of CHANGED: its value is a mask of 1 << event; 0: something else of the port is another. */

@@ -572,6 +572,18 @@ static void data_violation(struct visitor *visitor, const struct ctl_violation *
 
 /* ---- from a program ---- */
 
+/* What its packets have come to. */
+void data_flush(struct data_plane *plane)
+{
+	while (!list_empty(&plane->dirty)) {
+		struct attached *attached = list_entry(plane->dirty.next, struct attached, dirty);
+
+		list_remove(&attached->dirty);
+		attached->is_dirty = false;
+		visitor_flush(attached->visitor);
+	}
+}
+
 static void data_message(struct visitor *visitor, uint8_t *data, size_t bytes)
 {
 	struct ctl_violation violation;
@@ -592,7 +604,8 @@ static void data_message(struct visitor *visitor, uint8_t *data, size_t bytes)
 	} else if (head.kind == CTL_FOLD && !bytes) {
 		plane_fold(visitor->room, visitor->attached->tally, visitor->attached->host);
 		plane_tally_reset(visitor->attached->tally);
-		visitor_end(visitor, 0, 0, NULL);
+		data_flush(visitor->room->plane);
+		visitor_answer(visitor, CTL_FOLDED, 0, visitor->room->data_queued, NULL, 0);
 	} else if (head.kind == CTL_GROUP && bytes == sizeof(group)) {
 		memcpy(&group, data, sizeof(group));
 		data_group(visitor, head.value, &group);
@@ -601,17 +614,6 @@ static void data_message(struct visitor *visitor, uint8_t *data, size_t bytes)
 		data_violation(visitor, &violation);
 	} else {
 		visitor_leave(visitor);
-	}
-}
-
-void data_flush(struct data_plane *plane)
-{
-	while (!list_empty(&plane->dirty)) {
-		struct attached *attached = list_entry(plane->dirty.next, struct attached, dirty);
-
-		list_remove(&attached->dirty);
-		attached->is_dirty = false;
-		visitor_flush(attached->visitor);
 	}
 }
 

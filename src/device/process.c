@@ -214,6 +214,13 @@ static void process_refused_key(void *owner, const struct packet *packet, const 
 		subnet_refuse(hca->subnet, &refused);
 }
 
+static bool process_arrives_by_lid(void *owner, struct datagram *datagram, uint32_t slot)
+{
+	struct hca *hca = owner;
+
+	return hca->subnet && subnet_arrives(hca->subnet, datagram, slot);
+}
+
 static void process_send_final_acks(void *owner)
 {
 	qps_send_final_acks(owner);
@@ -232,6 +239,7 @@ static const struct engine_ops engine_ops = {
 	.process_ends = process_send_final_acks,
 	.may_leave = process_may_leave,
 	.refused_key = process_refused_key,
+	.arrives_by_lid = process_arrives_by_lid,
 };
 
 static void peer_lost(struct qp *qp) REQUIRES(qp->lock)
@@ -333,11 +341,35 @@ static int process_attach(struct hca *hca)
 	return 0;
 }
 
+/* For a subnet, of struct local. */
+static uint32_t process_channel(void *owner, uint32_t slot)
+{
+	return local_fabric_channel(owner, slot);
+}
+
+static bool process_say_behind(void *owner, uint32_t channel)
+{
+	return local_say_behind(owner, channel);
+}
+
+static void process_tell_fabric(void *owner, uint64_t fabric)
+{
+	local_set_fabric(owner, fabric);
+}
+
 static int process_watch_subnet(struct hca *hca)
 {
 	if (!hca->subnet)
 		return 0;
 	subnet_set_loopback(hca->subnet, hca->engine.loopback);
+	if (hca->engine.local.channel_link) {
+		const struct subnet_ways ways = {
+			.rings = hca->engine.local.channel_link, .owner = &hca->engine.local,
+			.channel = process_channel, .behind = process_say_behind, .tell = process_tell_fabric,
+		};
+
+		subnet_set_ways(hca->subnet, &ways);
+	}
 	return source_watch(&hca->engine.source.all, &hca->subnet_data, subnet_fd(hca->subnet));
 }
 

@@ -374,7 +374,7 @@ static bool qp_is_connected_to(struct qp *qp, uint32_t slot)
 	bool connected;
 
 	lock_acquire(&qp->lock);
-	connected = qp_is(qp, QP_CONNECTED) && qp->route.loopback &&
+	connected = qp_is(qp, QP_CONNECTED) && (qp->route.loopback || qp->route.link == ROUTE_IB) &&
 		    (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
 		     qp->state == IBV_QPS_SQE) && qpn_slot(qp->attr.dest_qp_num) == slot;
 	lock_release(&qp->lock);

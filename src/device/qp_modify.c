@@ -130,6 +130,8 @@ static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct 
 		if (err)
 			return err;
 		qp_modify_connect(context->hca, qp, key.slot, resolved);
+	} else if (resolved->route.link == ROUTE_IB && subnet_meets(context->hca->subnet, key.slot)) {
+		local_connect(&context->hca->engine.local, key.slot);
 	}
 	if (!engine_has_slot(&context->hca->engine, key.slot) &&
 	    local_channel(&context->hca->engine.local, key.slot) == LOCAL_NO_CHANNEL)

@@ -13,13 +13,19 @@ static uint64_t flush_time(const struct qp *qp) REQUIRES(qp->lock)
 	return qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE ? clock_now_ns() : 0;
 }
 
+/* May the process of that QP be one of this host, with which memory is shared? */
+static bool post_meets(struct hca *hca, const struct route *route, uint32_t qpn)
+{
+	return route->loopback || (route->link == ROUTE_IB && subnet_meets(hca->subnet, qpn_slot(qpn)));
+}
+
 static void prepare_datagrams(struct hca *hca, struct qp *qp, struct ibv_send_wr *wr)
 {
 	const struct ibv_send_wr *each;
 	int before = errno;
 
 	for (each = wr; each && hca->engine.local.channel_link; each = each->next)
-		if (wr_has_ah(each) && to_ah(each->wr.ud.ah)->route.loopback)
+		if (wr_has_ah(each) && post_meets(hca, &to_ah(each->wr.ud.ah)->route, each->wr.ud.remote_qpn))
 			local_connect_for_datagram(&hca->engine.local,
 						   qpn_slot(each->wr.ud.remote_qpn));
 	errno = before;

@@ -151,8 +151,12 @@ static void snapshot_describe_path(struct hca *hca, struct qp *qp, struct snapsh
 		path->way = "itself";
 		path->why = "a QP of the same process";
 	} else if (qp->route.link == ROUTE_IB) {
-		path->way = "fabric";
-		path->why = "by LID, hop by hop";
+		const struct subnet_sends sends = { .way = qp->route.ib, .dest_qpn = path->qpn,
+						    .pkey = qp->pkey, .mtu = qp->mtu };
+		const char *why = subnet_relays_why(hca->subnet, &sends);
+
+		path->way = why ? "fabric" : "ring";
+		path->why = why ? why : "by LID: its packets are counted at each port that they cross";
 	} else {
 		path->way = way_names[local_way(&hca->engine.local, qp, &path->why)];
 		if (qp->state != IBV_QPS_RTS)

@@ -164,6 +164,14 @@ static unsigned local_way_changed(void *owner, uint32_t slot)
 	return way_changed(engine, slot, clock_now_ns());
 }
 
+static void local_receive_fabric(void *owner)
+{
+	struct engine *engine = owner;
+
+	lock_assert_held(&engine->progress);
+	rx_drain_fabric(engine, clock_now_ns());
+}
+
 static void local_unlock(void *owner)
 {
 	struct engine *engine = owner;
@@ -201,7 +209,7 @@ static const struct local_ops local_ops = {
 	.find_qp = local_find_qp, .receive = local_receive_packets, .receive_slots = local_receive_slots,
 	.notice = local_notice, .note = local_note, .is_connected_to = local_is_connected_to,
 	.defer = effects_defer, .dropped = engine_dropped,
-	.way_changed = local_way_changed, .unlock = local_unlock,
+	.way_changed = local_way_changed, .receive_fabric = local_receive_fabric, .unlock = local_unlock,
 };
 
 /* Why everything goes as packets, though memory is shared; NULL: it need not. */

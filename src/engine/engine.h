@@ -77,6 +77,11 @@ struct engine_ops {
 	bool (*may_leave)(void *owner, uint64_t now_ns);
 	/* A packet of a fabric was refused for its P_Key or Q_Key; NULL: it is nobody's business. */
 	void (*refused_key)(void *owner, const struct packet *packet, const struct route *came, bool is_qkey);
+	/*
+	 * @datagram of a fabric, by its ib_end, came through memory from the holder of @slot. False:
+	 * that cannot be; else the rest of datagram->ib is filled in. NULL: as refused_key.
+	 */
+	bool (*arrives_by_lid)(void *owner, struct datagram *datagram, uint32_t slot);
 };
 
 /* QP numbers: slots of this host, and the QP of each index. */
@@ -123,6 +128,8 @@ struct deferred_list {
 /* Under progress, except the atomics, which any thread sets. */
 struct rx {
 	uint64_t udp_looked_ns;		/* when the sockets were last looked at */
+	uint64_t fabric_looked_ns;	/* when that of the fabric was */
+	unsigned fabric_busy;		/* rounds left in which it is each time */
 	uint8_t *slot_buffer;		/* for slot_receive() */
 	unsigned slots_busy;		/* rounds left in which the slot sockets are checked often */
 	unsigned rounds, brief_rounds;
@@ -310,6 +317,8 @@ void progress_unlock(struct engine *engine) RELEASES(engine->progress);
 
 /* Returns how many packets were received, those for other processes included. */
 unsigned rx_poll(struct engine *engine, uint64_t now_ns) REQUIRES(engine->progress);
+/* All that the fabric's process has brought so far. */
+void rx_drain_fabric(struct engine *engine, uint64_t now_ns) REQUIRES(engine->progress);
 /* The header fields of that segment that the ICRC covers, as this sender writes them. */
 struct icrc_header icrc_header_of(const struct datagram *datagram, unsigned segment);
 

@@ -29,6 +29,8 @@
 #define SLOTS_BUSY	4096u	/* rounds for which a packet makes them busy */
 #define SLOT_BUFFER	65536u
 #define SOCKETS_EVERY_NS 20000u
+#define RINGS_FIRST	64u	/* rounds of batches that may precede others */
+#define FABRIC_BUSY	64u	/* rounds for which a packet by the fabric's process makes it busy */
 #define HELD_MAX	1024u	/* packets that were held back, in a round */
 
 struct receiver {
@@ -142,6 +144,16 @@ static bool rx_is_on_way(struct receiver *receiver, const struct datagram *datag
 	return __builtin_expect(qp->way == datagram->way, 1) || way_is_right(receiver->engine, qp, datagram);
 }
 
+/* Through memory by LID: a process sends for its own QPs. An echo does not say which one it is of. */
+static bool rx_is_of_channel(struct receiver *receiver, const struct datagram *datagram,
+			     const struct packet *packet, const struct qp *qp) REQUIRES(qp->lock)
+{
+	uint32_t source = qp_is(qp, QP_CONNECTED) ? qp->attr.dest_qp_num : packet->deth.source_qpn;
+
+	return (!qp_is(qp, QP_CONNECTED) && !(packet->op->headers & HDR_DETH)) ||
+	       local_channel_has_slot(&receiver->engine->local, datagram->channel, qpn_slot(source));
+}
+
 static enum drop rx_deliver(struct receiver *receiver, const struct arrival *arrival)
 {
 	struct engine *engine = receiver->engine;
@@ -188,6 +200,8 @@ static enum drop rx_deliver(struct receiver *receiver, const struct arrival *arr
 		receiver->traced->record.state = (uint8_t)(qp->state + 1);
 	if (!rx_is_on_way(receiver, datagram, qp))
 		why = qp->way == BY_SOURCE_PORT ? DROP_SOURCE_PORT : DROP_OTHER_WAY;
+	else if (by_lid && datagram->from_channel && !rx_is_of_channel(receiver, datagram, packet, qp))
+		why = DROP_FORGED;
 	else if (qp->ib_port != datagram->ib.port)
 		why = DROP_OTHER_PORT;
 	else if (!pkey_matches(packet->pkey, qp->pkey))
@@ -364,9 +378,18 @@ static void receive_datagram(struct receiver *receiver, struct datagram *datagra
 {
 	size_t segment_bytes = datagram->segment_bytes ? datagram->segment_bytes : datagram->bytes;
 	unsigned first = datagram->segment_number;
+	struct engine *engine = receiver->engine;
 	struct arrival arrival;
 	size_t done = 0;
 
+	if (datagram->ib_end &&
+	    (!engine->ops->arrives_by_lid ||
+	     !engine->ops->arrives_by_lid(engine->owner, datagram,
+					  local_channel_slot(&engine->local, datagram->channel)))) {
+		receiver->packets++;
+		drop_count(engine->counters, DROP_FORGED, 1);
+		return;
+	}
 	if (datagram->sealed && !datagram->way && !datagram->ib.port)
 		datagram->way = datagram->from_channel ?
 					local_way_of_channel(&receiver->engine->local, datagram->channel) :
@@ -394,6 +417,26 @@ static void receive_datagram(struct receiver *receiver, struct datagram *datagra
 	}
 }
 
+static void receive_link(struct receiver *receiver, struct link *link);
+
+/*
+ * What was sent through memory before the packets at hand were given to the fabric's process
+ * precedes them: a sender changes over to it at once.
+ */
+static void receive_rings_first(struct receiver *receiver)
+{
+	struct link *rings = receiver->engine->local.channel_link;
+	unsigned before, n = 0;
+
+	if (!rings || !ring_has_channels(rings))
+		return;
+	do {
+		before = receiver->packets;
+		receive_link(receiver, rings);
+	} while (receiver->packets != before && ++n < RINGS_FIRST);
+	ring_done(rings);
+}
+
 static void receive_link(struct receiver *receiver, struct link *link)
 {
 	struct datagram datagram[RECEIVE_BATCH];
@@ -404,6 +447,8 @@ static void receive_link(struct receiver *receiver, struct link *link)
 			return;
 		if (link == receiver->engine->links[ROUTE_ROCE_V2])
 			call_shield();		/* it may be a MAD, another process's, a probe */
+		if (link == receiver->engine->links[ROUTE_IB])
+			receive_rings_first(receiver);
 		for (i = 0; i < received; i++)
 			receive_datagram(receiver, &datagram[i]);
 		rx_unlock_qp(receiver);
@@ -522,6 +567,44 @@ static void receive_udp_first(struct receiver *receiver)
 	} while (receiver->packets != before && ++n < RECEIVE_ROUNDS);
 }
 
+/* Likewise beside peers of the fabric that share memory, unless something has just come by its process. */
+static bool fabric_is_due(struct receiver *receiver)
+{
+	struct engine *engine = receiver->engine;
+
+	if (engine->rx.fabric_busy)
+		engine->rx.fabric_busy--;
+	else if (engine->local.channel_link && ring_has_channels(engine->local.channel_link) &&
+		 receiver->now_ns - engine->rx.fabric_looked_ns < SOCKETS_EVERY_NS)
+		return false;
+	engine->rx.fabric_looked_ns = receiver->now_ns;
+	return true;
+}
+
+static void receive_fabric(struct receiver *receiver)
+{
+	unsigned before = receiver->packets;
+
+	call_shield();
+	receive_link(receiver, receiver->engine->links[ROUTE_IB]);
+	if (receiver->packets != before)
+		receiver->engine->rx.fabric_busy = FABRIC_BUSY;
+}
+
+void rx_drain_fabric(struct engine *engine, uint64_t now_ns)
+{
+	struct receiver receiver;
+	unsigned before, n = 0;
+
+	if (!engine->links[ROUTE_IB])
+		return;
+	rx_init_receiver(&receiver, engine, now_ns);
+	do {
+		before = receiver.packets;
+		receive_fabric(&receiver);
+	} while (receiver.packets != before && ++n < RINGS_FIRST);
+}
+
 unsigned rx_poll(struct engine *engine, uint64_t now_ns)
 {
 	struct receiver receiver;
@@ -539,10 +622,12 @@ unsigned rx_poll(struct engine *engine, uint64_t now_ns)
 	if (sockets_are_due(&receiver))
 		receive_link(&receiver, engine->links[ROUTE_ROCE_V2]);
 	for (i = ROUTE_ROCE_V2 + 1; i < ROUTE_LINK_COUNT; i++)
-		if (engine->links[i]) {
+		if (engine->links[i] && i != ROUTE_IB) {
 			call_shield();
 			receive_link(&receiver, engine->links[i]);
 		}
+	if (engine->links[ROUTE_IB] && fabric_is_due(&receiver))
+		receive_fabric(&receiver);
 	if (loopback_pending(engine->loopback))
 		receive_link(&receiver, engine->loopback);
 	if (!list_empty(&engine->rx.ethernet_ports)) {

@@ -147,6 +147,8 @@ bool tx_is_through_memory(const struct engine *engine, const struct qp *qp)
 {
 	uint32_t slot = qpn_slot(qp->attr.dest_qp_num);
 
+	if (qp->route.link == ROUTE_IB)
+		return local_fabric_channel(&engine->local, slot) != LOCAL_NO_CHANNEL;
 	return qp->route.loopback &&
 	       (engine_has_slot(engine, slot) || local_channel(&engine->local, slot) != LOCAL_NO_CHANNEL);
 }

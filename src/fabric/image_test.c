@@ -460,7 +460,7 @@ static void a_route_that_is_kept_is_as_one_that_is_walked(void **unused)
 		assert_memory_equal(route->entry->exit, path.exit,
 				    path.crossings * sizeof(*path.exit));
 		before = route->entry->packets;
-		image_route_count(route, 4096);
+		image_route_count(route, 1, 4096);
 		assert_int_equal(route->entry->packets, before + 1);
 		if (!pick(5000)) {
 			tally->used = 0;
@@ -499,8 +499,8 @@ static void entries_of_a_tally_are_found_again_until_all_are_used(void **unused)
 	first = tally_find(tally, &path, false);
 	group = tally_find(tally, &path, true);
 	assert_true(first && group && first != group);
-	tally_count(first, 4096);
-	tally_count(first, 8);
+	tally_count(first, 1, 4096);
+	tally_count(first, 1, 8);
 	assert_ptr_equal(tally_find(tally, &path, false), first);
 	assert_int_equal(first->packets, 2);
 	assert_int_equal(first->words, 1026);

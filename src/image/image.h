@@ -97,5 +97,7 @@ uint32_t image_epoch(const struct image *image);
 /* The host of the node that has a port. */
 uint32_t image_host(const struct image *image, uint32_t port);
 uint32_t image_slot(const struct image *image, uint32_t slot);
+/* Is the LID one of that port? */
+bool image_port_has(const struct image *image, uint32_t port, uint16_t lid);
 
 #endif

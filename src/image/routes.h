@@ -35,11 +35,11 @@ void image_routes_forget(struct image_routes *routes);
 /* NULL: by the fabric's process, as all that is for a group. Until the next call. */
 const struct image_route *image_route_find(struct image_routes *routes,
 					   const struct image_question *question);
-/* A packet has gone that way; @bytes: LRH to ICRC. */
-static inline void image_route_count(const struct image_route *route, size_t bytes)
+/* So many packets have gone that way; @bytes: of all, LRH to ICRC. */
+static inline void image_route_count(const struct image_route *route, unsigned packets, size_t bytes)
 {
 	if (route->entry)
-		tally_count(route->entry, bytes);
+		tally_count(route->entry, packets, bytes);
 }
 
 #endif

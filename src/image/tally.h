@@ -36,11 +36,18 @@ struct tally {
 
 /* The entry of a path; NULL: all are used. */
 struct tally_entry *tally_find(struct tally *tally, const struct image_path *path, bool multicast);
-/* By any thread. */
-static inline void tally_count(struct tally_entry *entry, size_t bytes)
+/* By any thread: so many packets, of @bytes together. */
+static inline void tally_count(struct tally_entry *entry, unsigned packets, size_t bytes)
 {
 	atomic_fetch_add_explicit(&entry->words, bytes / 4, memory_order_relaxed);
-	atomic_fetch_add_explicit(&entry->packets, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&entry->packets, packets, memory_order_relaxed);
+}
+
+/* They did not go after all. */
+static inline void tally_uncount(struct tally_entry *entry, unsigned packets, size_t bytes)
+{
+	atomic_fetch_sub_explicit(&entry->words, bytes / 4, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&entry->packets, packets, memory_order_relaxed);
 }
 
 #endif

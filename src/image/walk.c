@@ -153,6 +153,13 @@ static bool port_has(const struct image_port *port, uint16_t lid)
 	return port->lid && port->lmc < 8 && !((port->lid ^ lid) >> port->lmc);
 }
 
+bool image_port_has(const struct image *image, uint32_t port, uint16_t lid)
+{
+	struct image_port at;
+
+	return image_port_get(image, port, &at) && port_has(&at, lid);
+}
+
 /* From where it has come to by a cable, to its end. */
 static bool walk_lid(struct walk *walk, uint32_t at)
 {

@@ -80,6 +80,7 @@ void agree_say_opened(struct local *local)
 		if (!peer || !atomic_load_explicit(&peer->opened_due, memory_order_relaxed))
 			continue;
 		control.value = atomic_load(&peer->by_udp);
+		control.fabric = atomic_load(&local->fabric);
 		if (control_send(local, peer, &control, 0)) {
 			atomic_store(&peer->opened_due, false);
 			continue;
@@ -91,12 +92,66 @@ void agree_say_opened(struct local *local)
 
 void agree_receive(struct local *local, struct peer *peer, const struct control *control)
 {
+	atomic_store(&peer->fabric, control->fabric);
 	if (!control->value)
 		atomic_store(&peer->agreed_of_uc, true);
 	if (atomic_exchange(&peer->agreed, true))
 		return;
 	change_ways(local, peer);
 }
+
+/* ---- a virtual fabric ---- */
+
+void local_set_fabric(struct local *local, uint64_t fabric)
+{
+	unsigned count, i;
+
+	atomic_store(&local->fabric, fabric);
+	if (!local->channel_link)
+		return;
+	count = ring_channels(local->channel_link);
+	for (i = 0; i < count; i++) {
+		struct peer *peer = peer_at(local, i);
+
+		if (peer)
+			atomic_store(&peer->opened_due, true);
+	}
+	atomic_store(&local->offers_due, true);
+	local->ops->notice(local->owner, 0);
+}
+
+uint32_t local_fabric_channel(const struct local *local, uint32_t slot)
+{
+	const struct peer *peer = peer_of_slot(local, slot);
+	uint64_t fabric = peer ? atomic_load_explicit(&peer->fabric, memory_order_relaxed) : 0;
+
+	return fabric && fabric == atomic_load_explicit(&local->fabric, memory_order_relaxed) ?
+		       peer->channel : LOCAL_NO_CHANNEL;
+}
+
+uint32_t local_channel_slot(const struct local *local, uint32_t channel)
+{
+	const struct peer *peer = local->peers ? peer_at(local, channel) : NULL;
+
+	return peer ? peer->process.hello.slot[0] : 0;
+}
+
+bool local_channel_has_slot(const struct local *local, uint32_t channel, uint32_t slot)
+{
+	const struct peer *peer = local->peers ? peer_at(local, channel) : NULL;
+
+	return peer && peer_has_slot(peer, slot);
+}
+
+bool local_say_behind(struct local *local, uint32_t channel)
+{
+	const struct control control = { .kind = CONTROL_BEHIND };
+	struct peer *peer = peer_at(local, channel);
+
+	return !peer || control_send(local, peer, &control, 0);
+}
+
+/* ---- waiting for the other end ---- */
 
 static bool is_agreed(struct local *local, uint32_t slot)
 {

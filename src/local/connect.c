@@ -243,8 +243,9 @@ static void connect_failed(struct local *local, uint32_t slot, int err)
 	counter_add(local->counters, COUNTER_NO_MEMORY_PATH, 1);
 	explain_of(OF(SLOT, slot),
 		"no shared memory with the process of this host that has QPs from 0x%06x on: %s: "
-			"packets go over UDP",
-		slot * QP_PER_SLOT, connect_reason(err));
+			"packets go %s",
+		slot * QP_PER_SLOT, connect_reason(err),
+		atomic_load(&local->fabric) ? "over UDP, or by the fabric's process" : "over UDP");
 	atomic_store_explicit(&local->peers->refusal[slot], err, memory_order_relaxed);
 	reconnect_later(local, slot, err);
 }

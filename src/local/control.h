@@ -13,7 +13,9 @@
  *	ASK_SRQ	whose is the SRQ that XRC names?	->	of the domain of that QP?
  *						<-	SRQ	its protection domain, if it is
  *	a packet to a QP			<-	DROPPED	it was dropped, without an answer: why
- *	OPENED	the channel is open here: my packets for you come by it alone (agree.c); both ends say so
+ *	OPENED	the channel is open here: my packets for you come by it alone (agree.c); both ends say so,
+ *		and again when the virtual fabric that they are at is another one
+ *	BEHIND	packets by the fabric's process precede those of the fabric behind this
  */
 #ifndef VERBATIM_LOCAL_CONTROL_H
 #define VERBATIM_LOCAL_CONTROL_H
@@ -32,6 +34,7 @@ enum control_kind {
 	CONTROL_SRQ,
 	CONTROL_DROPPED,
 	CONTROL_OPENED,
+	CONTROL_BEHIND,
 	CONTROL_KINDS
 };
 
@@ -57,6 +60,7 @@ struct control {
 	uint64_t host;			/* KEY: where @start lies in the owner's address space */
 	uint64_t block, block_bytes;	/* KEY, mapped: the block's place there */
 	uint64_t place, layout;		/* QP: where the owner's QP lies; how such things are laid out there */
+	uint64_t fabric;		/* OPENED: which fabric the process is at (local_set_fabric()) */
 };
 
 #define CONTROL_BYTES sizeof(struct control)

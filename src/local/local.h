@@ -62,6 +62,8 @@ struct local_ops {
 	 * on, of QPs that are connected to it. Returns how many of them send by UDP all the same (UC).
 	 */
 	unsigned (*way_changed)(void *owner, uint32_t slot);
+	/* With the progress lock held: receive all that a fabric's process has brought. NULL: none. */
+	void (*receive_fabric)(void *owner);
 	/* Drop the progress lock, and apply what was deferred. */
 	void (*unlock)(void *owner);
 };
@@ -91,6 +93,7 @@ struct local {
 	 * that waits in its place. local_handle_peers() clears it before it looks at the peers.
 	 */
 	_Atomic bool peers_due;
+	_Atomic uint64_t fabric;	/* of local_set_fabric(): a peer is told by agree_say_opened() */
 	/*
 	 * Something is to be sent by the thread that makes progress next: set by grant_offer() behind
 	 * peer->offer[] and by agree_say_opened() behind peer->opened_due, and cleared by local_receive()
@@ -140,6 +143,19 @@ uint32_t local_agreed_way(const struct local *local, uint32_t slot, bool reliabl
 uint32_t local_way_of_channel(const struct local *local, uint32_t channel);
 /* Has a packet that came through @channel by @way come from the holder of @slot? With the progress lock. */
 bool local_comes_from(const struct local *local, uint32_t channel, uint32_t way, uint32_t slot);
+
+/*
+ * The virtual fabric that this process is at, by a number that no other one has as long as it runs; 0: none.
+ * Peers are told, and again when it is another one.
+ */
+void local_set_fabric(struct local *local, uint64_t fabric);
+/* The channel to the holder of @slot, if both are at one fabric; else LOCAL_NO_CHANNEL. Any thread. */
+uint32_t local_fabric_channel(const struct local *local, uint32_t slot);
+/* A slot of the process behind @channel, 0: it is gone; is @slot one of its? With the progress lock. */
+uint32_t local_channel_slot(const struct local *local, uint32_t channel);
+bool local_channel_has_slot(const struct local *local, uint32_t channel, uint32_t slot);
+/* What goes through @channel from now on comes behind what the fabric's process brings. False: no room. */
+bool local_say_behind(struct local *local, uint32_t channel);
 
 /* For the worker: handle processes that connect, have ended or have answered. */
 void local_handle_peers(struct local *local);

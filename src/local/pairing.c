@@ -564,6 +564,10 @@ bool pairing_receive(struct local *local, struct peer *peer, const struct contro
 	case CONTROL_OPENED:
 		agree_receive(local, peer, control);
 		return true;
+	case CONTROL_BEHIND:
+		if (local->ops->receive_fabric)
+			local->ops->receive_fabric(local->owner);
+		return true;
 	case CONTROL_KINDS:
 		break;
 	}

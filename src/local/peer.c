@@ -232,6 +232,7 @@ static int begin_life(struct local *local, struct peer *peer, unsigned reach)
 	atomic_store(&peer->agreed, false);
 	atomic_store(&peer->agreed_of_uc, false);
 	atomic_store(&peer->opened_due, false);
+	atomic_store(&peer->fabric, 0);
 	atomic_store(&peer->copies, (reach & RING_COPIES) != 0);
 	if (peer->process.hello.late || peers_missed(local->peers, &peer->process.hello))
 		atomic_store(&local->udp_first_until_ns, clock_now_ns() + UDP_FIRST_NS);

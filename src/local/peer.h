@@ -89,6 +89,7 @@ struct peer {
 	 */
 	_Atomic bool agreed, agreed_of_uc;
 	_Atomic uint32_t by_udp;	/* QPs of ours that send to it by UDP nevertheless: what we have to say */
+	_Atomic uint64_t fabric;	/* that it said it is at; 0: none. As agreed */
 	_Atomic bool opened_due;	/* we have to say so: raised by agree_open(), lowered when it was sent */
 	_Atomic bool copies;		/* the kernel lets each of us copy from and to the other */
 	uint64_t guard;			/* of our memory, for this peer (platform/process_memory.h) */

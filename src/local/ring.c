@@ -95,9 +95,17 @@ static unsigned find_route(struct producer *producer, const struct datagram *dat
 				       .flow_label = datagram->flow_label,
 				       .source_port = datagram->source_port,
 				       .traffic_class = datagram->traffic_class,
-				       .hop_limit = datagram->hop_limit };
+				       .hop_limit = datagram->hop_limit,
+				       .ib_end = datagram->ib_end,
+				       .ib_from = datagram->ib_from };
 	unsigned i;
 
+	if (route.ib_end) {
+		route.ib_lid = datagram->ib.lid;
+		route.ib_path_bits = datagram->ib.path_bits;
+		route.ib_sl = datagram->ib.sl;
+		route.ib_has_grh = datagram->ib.has_grh;
+	}
 	memcpy(route.source, datagram->source, sizeof(route.source));
 	memcpy(route.destination, datagram->destination, sizeof(route.destination));
 	for (i = producer->routes; i; i--)
@@ -290,6 +298,14 @@ static void fill_route(struct datagram *datagram, const struct channel_route *sh
 	datagram->source_port = route.source_port;
 	datagram->traffic_class = route.traffic_class;
 	datagram->hop_limit = route.hop_limit;
+	if (!route.ib_end)
+		return;
+	datagram->ib_end = route.ib_end;
+	datagram->ib_from = route.ib_from;
+	datagram->ib = (struct ib_way){ .lid = route.ib_lid,
+					.path_bits = route.ib_path_bits & 0x7f,
+					.sl = route.ib_sl & 0xf,
+					.has_grh = route.ib_has_grh != 0 };
 }
 
 /* Give out the next cell. False: its content is invalid. */

@@ -60,7 +60,11 @@ struct channel_route {
 	uint32_t interface, flow_label;
 	uint16_t source_port;
 	uint8_t traffic_class, hop_limit;
-	uint8_t reserved[20];
+	/* Of a virtual fabric, as in struct datagram: how it arrives, but for the port's name there. */
+	uint32_t ib_end, ib_from;
+	uint16_t ib_lid;
+	uint8_t ib_path_bits, ib_sl, ib_has_grh;
+	uint8_t reserved[7];
 };
 _Static_assert(sizeof(struct channel_route) == LINE, "shared between versions");
 

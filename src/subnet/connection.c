@@ -38,6 +38,7 @@ static void end_set(struct subnet *subnet, struct subnet_end *end, const struct 
 	end->now = *now;
 	atomic_store(&end->address, (now->lid & 0xffff) | (now->lmc & 7) << 16 |
 					    (uint32_t)(now->state == PORT_STATE_ACTIVE) << 24);
+	atomic_store(&end->image_port, now->image_port);
 }
 
 void subnet_note_change(struct subnet *subnet, uint64_t events, const struct ctl_port *port)
@@ -101,6 +102,7 @@ struct attached {
 	struct ctl_port port[ENDS_MAX];
 	uint32_t events[ENDS_MAX]; /* that were told since */
 	unsigned count;
+	struct ib_files files; /* the image and the tally, if there are any */
 };
 
 static void attach_take(void *context, const struct ctl_head *head, const char *body)
@@ -132,9 +134,12 @@ static int subnet_attach(const struct subnet *subnet, unsigned patience_ms, int 
 		return err;
 	memset(attached, 0, sizeof(*attached));
 	strcpy(place.node, subnet->binding.node);
-	err = ib_ask_within(*fd, patience_ms, &head, &place, attach_take, attached, file_hash, why);
-	if (err)
+	err = ib_ask_for_files(*fd, patience_ms, &head, &place, attach_take, attached, file_hash,
+			       &attached->files, why);
+	if (err) {
+		ib_files_close(&attached->files);
 		close(*fd);
+	}
 	return err;
 }
 
@@ -173,6 +178,9 @@ int subnet_open(struct subnet **opened, struct counters *counters)
 		subnet->end[i].port = IB_WAY_PORT(attached->port[i].hca, attached->port[i].number);
 		end_set(subnet, &subnet->end[i], &attached->port[i]);
 	}
+	plane_begin(&subnet->plane);
+	plane_map(&subnet->plane, &attached->files);
+	ib_files_close(&attached->files);
 	free(attached);
 	atomic_store(&subnet->up, true);
 	*opened = subnet;
@@ -181,6 +189,7 @@ int subnet_open(struct subnet **opened, struct counters *counters)
 
 void subnet_close(struct subnet *subnet)
 {
+	plane_end(&subnet->plane);
 	close(subnet->fd);
 	lock_destroy(&subnet->lock);
 	free(subnet->group);
@@ -197,6 +206,12 @@ void subnet_abandon(struct subnet *subnet)
 void subnet_set_loopback(struct subnet *subnet, struct link *loopback)
 {
 	subnet->loopback = loopback;
+}
+
+void subnet_set_ways(struct subnet *subnet, const struct subnet_ways *ways)
+{
+	subnet->plane.ways = *ways;
+	ways->tell(ways->owner, atomic_load(&subnet->plane.fabric));
 }
 
 int subnet_fd(const struct subnet *subnet)
@@ -220,6 +235,8 @@ static void claim_take(void *context, const struct ctl_head *head, const char *b
 		memcpy(&port, body, sizeof(port));
 		subnet_bound_port(&port);
 		subnet_note_change(subnet, head->value, &port);
+	} else if (head->kind == CTL_FOLDED) {
+		plane_folded(&subnet->plane, head->value);
 	} else if (head->kind == CTL_DATA) {
 		drop_count(subnet->counters, DROP_LINK, 1);
 	}
@@ -284,6 +301,11 @@ static int connection_say(int fd, enum ctl_kind kind, uint64_t value, const void
 		if (errno != EAGAIN || !patience_ms || poll(&pollfd, 1, patience_ms) <= 0)
 			return errno;
 	}
+}
+
+int subnet_say_fold(struct subnet *subnet)
+{
+	return connection_say(subnet->fd, CTL_FOLD, 0, NULL, 0, 0);
 }
 
 static int connection_say_group(int fd, const struct subnet_group *group, bool join)
@@ -459,6 +481,9 @@ static bool subnet_attach_again(struct subnet *subnet)
 		ends_come_back(subnet, attached);
 	}
 	lock_release(&subnet->lock);
+	if (back)
+		plane_map(&subnet->plane, &attached->files);
+	ib_files_close(&attached->files);
 	free(attached);
 	return back;
 }

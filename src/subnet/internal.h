@@ -7,6 +7,7 @@
 
 #include "base/lock.h"
 #include "ib/client.h"
+#include "image/routes.h"
 #include "subnet/subnet.h"
 
 #define ENDS_MAX 8u /* ports of a node's HCAs */
@@ -21,6 +22,7 @@ struct subnet_end {
 	uint16_t port; /* IB_WAY_PORT */
 	/* LID, LMC << 16, is it Active << 24: what senders look at, without a lock. */
 	_Atomic uint32_t address;
+	_Atomic uint32_t image_port;
 	struct ctl_port now GUARDED; /* under subnet.lock, as those that follow */
 	uint32_t events GUARDED;     /* 1 << enum ctl_event: to be raised */
 	bool changed GUARDED;
@@ -37,6 +39,39 @@ struct subnet_address {
 	uint8_t ip[16];
 };
 
+/* Packets of LIDs that go through memory, or could (plane.c). */
+struct plane_peer {
+	/* Of the packets that were given to the relay: which was the last to it; and of datagrams or UC. */
+	uint64_t relayed, unreliable;
+	uint64_t behind; /* up to this one it was told BEHIND */
+};
+
+struct subnet_plane {
+	struct subnet_ways ways; /* fixed, once set */
+	_Atomic uint64_t fabric; /* the number of the image; 0: there is none */
+	/* Leaf, but for that of a ring's end; under it what follows. */
+	struct lock lock;
+	struct image_routes routes GUARDED;
+	void *image GUARDED, *tally GUARDED; /* mapped, or NULL */
+	size_t image_bytes GUARDED;
+	uint64_t relayed GUARDED;  /* packets so far */
+	uint64_t drained GUARDED;  /* as many of them have arrived */
+	unsigned leaving GUARDED;  /* some thread is about to send them */
+	bool folding GUARDED;	   /* FOLDED is awaited: all goes by the relay */
+	uint64_t folding_to GUARDED, fold_again_ns GUARDED;
+	uint32_t folds GUARDED;
+	struct plane_peer peer[IMAGE_SLOTS] GUARDED;
+};
+
+/* Where a packet goes through memory. */
+struct plane_choice {
+	struct tally_entry *entry;
+	uint32_t folds, channel;
+	uint32_t end, from; /* ports of the image */
+	uint16_t slid;
+};
+
+/* Large: one a process, with all that it has told its fabric, to be told again. */
 struct subnet {
 	struct link link;
 	struct link *loopback;
@@ -65,7 +100,14 @@ struct subnet {
 	unsigned own_count GUARDED_BY_MEMBER(lock);
 
 	uint8_t *buffer; /* [RECEIVE_MAX][MESSAGE_MAX], of who receives */
+	struct subnet_plane plane;
 };
+
+/* Of an end's address: the bits of its LIDs that are those of paths. */
+static inline uint16_t lid_mask(uint32_t address)
+{
+	return (uint16_t)((1u << (address >> 16 & 7)) - 1);
+}
 
 /* NULL: the node has no such port. */
 struct subnet_end *subnet_find_end(struct subnet *subnet, uint16_t port);
@@ -81,6 +123,24 @@ extern const struct link_ops subnet_link_ops;
 
 /* address.c: to a fabric that came back. */
 void subnet_services_again(struct subnet *subnet) REQUIRES(subnet->lock);
+/* plane.c */
+void plane_begin(struct subnet_plane *plane);
+void plane_end(struct subnet_plane *plane);
+void plane_map(struct subnet_plane *plane, const struct ib_files *files);
+/* Of subnet_ways. */
+uint32_t plane_channel(const struct subnet_plane *plane, uint32_t slot);
+/* True: through memory, as *choice, and it is counted. False: by the relay; then plane_relayed(). */
+bool plane_choose(struct subnet *subnet, const struct subnet_end *end, uint32_t address,
+		  const struct datagram *datagram, struct plane_choice *choice);
+void plane_address(const struct plane_choice *choice, const struct datagram *datagram,
+		   struct datagram *out);
+void plane_uncount(struct subnet_plane *plane, const struct plane_choice *choice,
+		   const struct datagram *datagram);
+void plane_relayed(struct subnet_plane *plane, unsigned count);
+/* FOLDED has come: so many bytes wait for receivers. */
+void plane_folded(struct subnet_plane *plane, uint64_t waiting);
+/* connection.c: 0 or errno. */
+int subnet_say_fold(struct subnet *subnet);
 
 /* port.c: what @now says, for an open port. Under net->lock. */
 void subnet_port_take(struct port *port, const struct ctl_port *now);

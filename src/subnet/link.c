@@ -37,11 +37,16 @@ struct sender {
 	struct mmsghdr message[SEND_MAX];
 	struct send_slot slot[SEND_MAX];
 	unsigned count;
+	unsigned tracked; /* datagrams of which plane_choose() has said that they go by the relay */
 };
 
+/* Through memory a run goes as one; if that turns out not to be, packet by packet (relay_add). */
 static unsigned subnet_prepare(struct link *link, struct datagram *datagram)
 {
-	return 1;
+	struct subnet *subnet = (struct subnet *)link;
+
+	return plane_channel(&subnet->plane, datagram->spread) == SUBNET_NO_CHANNEL ?
+		       1 : LINK_SEGMENTS_MAX;
 }
 
 static bool link_serves(const struct subnet *subnet, uint32_t qpn)
@@ -90,11 +95,11 @@ _Static_assert(offsetof(struct send_slot, headers) == sizeof(struct ctl_head), "
 /* As it arrives where it came from. */
 static void loop_back(struct subnet *subnet, const struct datagram *datagram, uint32_t address)
 {
-	uint16_t base = (uint16_t)address, mask = (uint16_t)((1u << (address >> 16 & 7)) - 1);
+	uint16_t base = (uint16_t)address;
 	struct datagram copy = *datagram;
 	unsigned sent;
 
-	copy.ib.lid = base | (datagram->ib.path_bits & mask);
+	copy.ib.lid = base | (datagram->ib.path_bits & lid_mask(address));
 	copy.ib.path_bits =
 		lid_is_multicast(datagram->ib.lid) ? 0 : (uint8_t)(datagram->ib.lid ^ base);
 	if (!copy.ib.has_grh) {
@@ -157,6 +162,22 @@ static void sender_flush(struct sender *sender)
 	if (done < sender->count)
 		drop_count(subnet->counters, DROP_LINK, sender->count - done);
 	sender->count = 0;
+	if (sender->tracked)
+		plane_relayed(&subnet->plane, sender->tracked);
+	sender->tracked = 0;
+}
+
+static void relay_add(struct sender *sender, const struct datagram *datagram, uint16_t slid)
+{
+	struct datagram one = *datagram;
+	size_t each = datagram->segment_bytes ? datagram->segment_bytes : datagram->bytes;
+
+	for (size_t left = datagram->bytes; left; left -= one.bytes, one.data += one.bytes) {
+		one.bytes = left < each ? left : each;
+		sender_add(sender, &one, slid);
+		if (sender->count == SEND_MAX)
+			sender_flush(sender);
+	}
 }
 
 static int subnet_send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
@@ -167,20 +188,36 @@ static int subnet_send(struct link *link, struct datagram *datagram, unsigned co
 	for (unsigned i = 0; i < count; i++) {
 		const struct subnet_end *end = subnet_find_end(subnet, datagram[i].ib.port);
 		uint32_t address = end ? atomic_load(&end->address) : 0;
-		uint16_t mask = (uint16_t)((1u << (address >> 16 & 7)) - 1);
+		struct plane_choice choice;
+		struct datagram through;
+		unsigned taken;
+		int err;
 
 		if (!(address >> 24)) { /* not Active */
-			drop_count(subnet->counters, DROP_LINK, 1);
+			drop_count(subnet->counters, DROP_LINK, link_segments(&datagram[i]));
 			continue;
 		}
 		if (!goes_out(subnet, &datagram[i], address))
 			continue;
-		sender_add(&sender, &datagram[i],
-			   (uint16_t)address | (datagram[i].ib.path_bits & mask));
-		if (sender.count == SEND_MAX)
-			sender_flush(&sender);
+		if (!lid_is_multicast(datagram[i].ib.lid)) {
+			if (plane_choose(subnet, end, address, &datagram[i], &choice)) {
+				plane_address(&choice, &datagram[i], &through);
+				err = subnet->plane.ways.rings->ops->send(
+					subnet->plane.ways.rings, &through, 1, &taken);
+				if (!err)
+					continue;
+				plane_uncount(&subnet->plane, &choice, &datagram[i]);
+				sender_flush(&sender);
+				*sent = i;
+				return err;
+			}
+			sender.tracked++;
+		}
+		relay_add(&sender, &datagram[i],
+			  (uint16_t)address | (datagram[i].ib.path_bits & lid_mask(address)));
 	}
-	sender_flush(&sender);
+	if (sender.count)
+		sender_flush(&sender);
 	*sent = count;
 	return 0;
 }
@@ -240,6 +277,8 @@ static bool take_message(struct subnet *subnet, uint8_t *message, size_t bytes,
 		return false;
 	if (head.kind == CTL_DATA)
 		return take_packet(subnet, &head, message, datagram);
+	if (head.kind == CTL_FOLDED)
+		plane_folded(&subnet->plane, head.value);
 	if (head.kind == CTL_CHANGED && head.bytes == sizeof(port)) {
 		memcpy(&port, message, sizeof(port));
 		subnet_bound_port(&port);

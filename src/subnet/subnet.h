@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/counters.h"
+#include "base/datagram.h"
 #include "link/link.h"
 #include "net/port.h"
 
@@ -43,6 +44,34 @@ void subnet_close(struct subnet *subnet);
 void subnet_abandon(struct subnet *subnet); /* in a fork()ed child */
 /* What the process sends to itself goes by @loopback: set before the first packet. */
 void subnet_set_loopback(struct subnet *subnet, struct link *loopback);
+/*
+ * How packets to processes of this host go through memory that is shared with them: set before the first packet.
+ * Of local/; called by any thread.
+ */
+#define SUBNET_NO_CHANNEL UINT32_MAX
+struct subnet_ways {
+	struct link *rings;
+	void *owner;
+	/* The channel to the holder of a slot, if it is at the same fabric. */
+	uint32_t (*channel)(void *owner, uint32_t slot);
+	/* What is sent by @channel from now on is behind what the fabric's process brings. False: not now. */
+	bool (*behind)(void *owner, uint32_t channel);
+	/* Peers are told at which fabric we are, as long as it runs; 0: at none. */
+	void (*tell)(void *owner, uint64_t fabric);
+};
+void subnet_set_ways(struct subnet *subnet, const struct subnet_ways *ways);
+/* A packet that came through memory from the holder of @slot, by ib_end: false: that cannot be. */
+bool subnet_arrives(struct subnet *subnet, struct datagram *datagram, uint32_t slot);
+/* Is the holder of @slot at one host of this fabric, and is it worth the while to share memory with it? */
+bool subnet_meets(struct subnet *subnet, uint32_t slot);
+/* Why packets go by the fabric's process, in words; NULL: they go through memory. */
+struct subnet_sends {
+	struct ib_way way;
+	uint32_t dest_qpn;
+	uint16_t pkey;
+	unsigned mtu;
+};
+const char *subnet_relays_why(struct subnet *subnet, const struct subnet_sends *sends);
 
 /*
  * Packets to QPNs of this slot (wire/qpn.h) are for this process. EADDRINUSE: another process of

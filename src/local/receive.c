@@ -215,7 +215,7 @@ static unsigned take_messages(struct local *local, struct receiver *receiver)
 		take_answers_before(local, receiver, &received);
 		fate = receive_take(local, receiver, &received, &message);
 		if (fate != MESSAGE_FETCH)
-			ring_finish(local->channel_link, &received, fate == MESSAGE_REFUSED);
+			ring_finish_next(local->channel_link, &received, fate == MESSAGE_REFUSED);
 		left -= message.length < left ? message.length : left;
 	}
 	local->received_bytes += BYTES_MAX - left;

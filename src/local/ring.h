@@ -125,7 +125,12 @@ struct ring_message {
  */
 bool ring_peek(struct link *link, struct ring_message *message);
 void ring_finish(struct link *link, const struct ring_message *message, bool refused);
-/* After some ring_finish(): wake the senders that wait for answers. */
+/*
+ * The same, with an answer that the sender sees after some more, if not refused: at the latest behind
+ * ring_notify_answers(), which has to follow.
+ */
+void ring_finish_next(struct link *link, const struct ring_message *message, bool refused);
+/* After some of those: wake the senders that wait for answers. */
 void ring_notify_answers(struct link *link);
 
 /*

@@ -17,7 +17,7 @@
  *	R1	ring.c: producer_put			A1
  *	A1	ring_internal.h: cell_is_ready		R1
  *	R2	ring.c: ring_release_given,		A2
- *		ring_message.c: ring_finish
+ *		ring_message.c: ring_answer
  *	A2	ring.c: producer_read_consumed,		R2
  *		ring_message.c: answers_of
  *	R3	hazard.h: hazard_end			A3

@@ -32,6 +32,7 @@ unsigned ring_reach(const struct link *link, unsigned number)
 
 #define AHEAD 4u	/* cells and lines of data */
 #define FETCHING_MAX (UINT64_C(4) << 20)	/* bytes, unless it is a single message */
+#define ANSWER_CELLS 16u		/* are answered at once, so that its line crosses once */
 #define ROW 16u				/* messages of one peer before the next one has a turn */
 
 /* ---- sending ---- */
@@ -130,13 +131,18 @@ void ring_send_cancel(struct ring_room *room) RELEASES(room->channel->producer.l
 
 /* ---- receiving ---- */
 
-/* False: the content of the cell is invalid. */
-static bool read_message(struct channel *channel, struct ring_message *message)
+/*
+ * False: the content of the cell is invalid. @behind: the peer is ahead of us, so that lines are
+ * fetched ahead. One that writes what we read next would wait for lines that we have fetched before
+ * it.
+ */
+static bool read_message(struct channel *channel, struct ring_message *message, bool behind)
 {
 	const struct channel_cell *cell = next_cell(&channel->consumer);
 	uint32_t offset, i;
 
-	__builtin_prefetch(&channel->consumer.half->cell[(channel->consumer.taken + 2) % CHANNEL_CELLS]);
+	if (behind)
+		__builtin_prefetch(&channel->consumer.half->cell[(channel->consumer.taken + 2) % CHANNEL_CELLS]);
 	message->bytes = *(const volatile uint32_t *)&cell->bytes_route & 0xffffff;
 	for (i = 0; i < RING_HEAD_WORDS; i++)
 		message->head[i] = *(const volatile uint32_t *)&cell->message.head[i];
@@ -149,7 +155,7 @@ static bool read_message(struct channel *channel, struct ring_message *message)
 			return false;
 		message->data = channel->consumer.half->data + offset;
 		__builtin_prefetch(message->data);
-		if (message->bytes <= LINE)	/* and, likely, the next one's */
+		if (behind && message->bytes <= LINE)	/* and, likely, the next one's */
 			__builtin_prefetch(message->data + LINE);
 	}
 	/*
@@ -234,7 +240,7 @@ bool ring_peek(struct link *link, struct ring_message *message)
 			if (rings->given_count)
 				ring_release_given(rings);
 			rings->row++;
-			if (read_message(channel, message)) {
+			if (read_message(channel, message, rings->row > 2)) {
 				rings->next = message->channel;
 				return true;
 			}
@@ -258,7 +264,15 @@ static void set_refused(struct channel_side *half, uint32_t number, bool refused
 		atomic_store_explicit(word, bits ^ bit, memory_order_relaxed);
 }
 
-void ring_finish(struct link *link, const struct ring_message *message, bool refused)
+/* The answer to all that was taken so far. */
+static void ring_answer(struct consumer *consumer)
+{
+	atomic_store_explicit(&consumer->ours->consumed,
+			      atomic_load_explicit(&consumer->taken, memory_order_relaxed),
+			      memory_order_release);	/* R2 */
+}
+
+void ring_finish_next(struct link *link, const struct ring_message *message, bool refused)
 {
 	struct channel *channel = channel_at(ring_of(link), message->channel);
 	struct consumer *consumer;
@@ -271,9 +285,19 @@ void ring_finish(struct link *link, const struct ring_message *message, bool ref
 	atomic_store_explicit(&consumer->held, false, memory_order_relaxed);
 	set_refused(consumer->ours, taken, refused);
 	atomic_store_explicit(&consumer->taken, taken + 1, memory_order_release);
-	atomic_store_explicit(&consumer->ours->consumed, taken + 1, memory_order_release);	/* R2 */
+	if (refused || (taken + 1) % ANSWER_CELLS == 0)
+		ring_answer(consumer);
 	consumer->answers_to_signal = true;
 	consumer->refused |= refused;
+}
+
+void ring_finish(struct link *link, const struct ring_message *message, bool refused)
+{
+	struct channel *channel = channel_at(ring_of(link), message->channel);
+
+	ring_finish_next(link, message, refused);
+	if (channel)
+		ring_answer(&channel->consumer);
 }
 
 /* A sender whose message was refused has to act even if no thread of it awaits the answer. */
@@ -282,6 +306,12 @@ void ring_notify_answers(struct link *link)
 	struct ring_link *rings = ring_of(link);
 	unsigned count = atomic_load_explicit(&rings->count, memory_order_acquire), i;
 
+	for (i = 0; i < count; i++) {
+		struct channel *channel = channel_at(rings, i);
+
+		if (channel && channel->consumer.answers_to_signal)
+			ring_answer(&channel->consumer);
+	}
 	atomic_thread_fence(memory_order_seq_cst);	/* F5 */
 	for (i = 0; i < count; i++) {
 		struct channel *channel = channel_at(rings, i);

@@ -65,7 +65,7 @@ static void take_pkeys(struct hca *hca, struct hca_context *context, const struc
 		pkey = qp->attr.port_num == port->number ?
 			       context_pkey(context, port->number, qp->attr.pkey_index) : qp->pkey;
 		if (pkey != qp->pkey)
-			pairing_end(&qp->pairing);
+			qp_end_pairing(qp);
 		qp->pkey = pkey;
 		lock_release(&qp->lock);
 	}

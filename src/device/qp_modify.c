@@ -162,7 +162,7 @@ static void qp_modify_commit(const struct hca_context *context, struct qp *qp, s
 	qp_modify_apply(qp, attr, mask);
 	/* The peer knows the access flags from the pairing. It was made in the old partition. */
 	if (mask & (IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX))
-		pairing_end(&qp->pairing);
+		qp_end_pairing(qp);
 	if (mask & (IBV_QP_PKEY_INDEX | IBV_QP_PORT)) {
 		qp->pkey = context_pkey(context, qp->attr.port_num, qp->attr.pkey_index);
 		qp->ib_port = port ? port->ib_port : 0;

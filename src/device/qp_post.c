@@ -7,6 +7,7 @@
 #include "engine/wake.h"
 #include "platform/clock.h"
 #include "transport/barrier.h"
+#include "transport/message.h"
 
 static uint64_t flush_time(const struct qp *qp) REQUIRES(qp->lock)
 {
@@ -41,6 +42,14 @@ static bool qp_post_done(struct hca *hca, struct qp *qp, struct effects *effects
 	return more;
 }
 
+/* After posting: what is due without locks. */
+static void post_after_unlock(struct hca *hca)
+{
+	engine_after_unlock(&hca->engine);
+	if (atomic_load_explicit(&hca->engine.reply.awaited, memory_order_relaxed))
+		progress_replied(&hca->engine);
+}
+
 /* After posting, whatever was posted: with the QP's lock, which is dropped. */
 static void post_unlock_and_transmit(struct hca *hca, struct qp *qp) RELEASES(qp->lock)
 {
@@ -50,11 +59,11 @@ static void post_unlock_and_transmit(struct hca *hca, struct qp *qp) RELEASES(qp
 	effects_init(&effects);
 	ready = transport_posted_send(qp, flush_time(qp), &effects) &&
 		qp_post_done(hca, qp, &effects);
+	if (!ready)
+		local_open_shortcut(&hca->engine.local, qp);
 	lock_release(&qp->lock);
 	effects_apply(&effects);
-	engine_after_unlock(&hca->engine);
-	if (atomic_load_explicit(&hca->engine.reply.awaited, memory_order_relaxed))
-		progress_replied(&hca->engine);
+	post_after_unlock(hca);
 	if (ready) {
 		int before = errno;	/* a full socket is no failure of the post */
 
@@ -63,10 +72,37 @@ static void post_unlock_and_transmit(struct hca *hca, struct qp *qp) RELEASES(qp
 	}
 }
 
+/* By a shortcut: not at all, posted but not transmitted, or done. */
+enum post_outcome { POST_NOT_TAKEN, POST_TAKEN, POST_DONE };
+
+static enum post_outcome post_by_shortcut(struct hca *hca, struct qp *qp, const struct ibv_send_wr *wr,
+					  struct effects *effects) REQUIRES(qp->lock)
+{
+	if (!qp->shortcut || !wr || !qp_post_plain(qp, wr))
+		return POST_NOT_TAKEN;
+	effects_init(effects);
+	if (!local_take_shortcut(&hca->engine.local, qp, effects))
+		return POST_TAKEN;
+	/* As a rule the timer is set for a message before this one. */
+	if (qp->requester.local_messages &&
+	    transport_message_deadline(qp) < atomic_load_explicit(&qp->timer_at_ns, memory_order_relaxed))
+		timers_arm(&hca->engine, qp);
+	return POST_DONE;
+}
+
+static void post_unlock_done(struct hca *hca, struct qp *qp, struct effects *effects) RELEASES(qp->lock)
+{
+	lock_release(&qp->lock);
+	effects_apply(effects);
+	post_after_unlock(hca);
+}
+
 int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct hca_context *context = qp->owner;
-	int err;
+	enum post_outcome outcome;
+	struct effects effects;
+	int err = 0;
 
 	if (context_is_dead(context, "ibv_post_send")) {
 		*bad = wr;
@@ -75,7 +111,13 @@ int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 	if (qp_is(qp, QP_DATAGRAM))
 		prepare_datagrams(context->hca, qp, wr);
 	lock_acquire(&qp->lock);
-	err = qp_post_send(qp, wr, bad);
+	outcome = post_by_shortcut(context->hca, qp, wr, &effects);
+	if (outcome == POST_DONE) {
+		post_unlock_done(context->hca, qp, &effects);
+		return 0;
+	}
+	if (outcome == POST_NOT_TAKEN)
+		err = qp_post_send(qp, wr, bad);
 	post_unlock_and_transmit(context->hca, qp);
 	return err;
 }
@@ -83,14 +125,22 @@ int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 int hca_post_send_all(struct qp *qp, struct ibv_send_wr *wr)
 {
 	struct hca_context *context = qp->owner;
-	int err;
+	enum post_outcome outcome;
+	struct effects effects;
+	int err = 0;
 
 	if (context_is_dead(context, "ibv_wr_complete"))
 		return EIO;
 	if (qp_is(qp, QP_DATAGRAM))
 		prepare_datagrams(context->hca, qp, wr);
 	lock_acquire(&qp->lock);
-	err = qp_post_send_all(qp, wr);
+	outcome = post_by_shortcut(context->hca, qp, wr, &effects);
+	if (outcome == POST_DONE) {
+		post_unlock_done(context->hca, qp, &effects);
+		return 0;
+	}
+	if (outcome == POST_NOT_TAKEN)
+		err = qp_post_send_all(qp, wr);
 	if (err)
 		lock_release(&qp->lock);
 	else

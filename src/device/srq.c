@@ -124,7 +124,7 @@ static void xrc_forget_at(struct qp *qp, const struct srq *srq)
 	if (qp->type != IBV_QPT_XRC_RECV || qp->xrcd->domain != srq->xrcd->domain)
 		return;
 	lock_acquire(&qp->lock);
-	pairing_end(&qp->pairing);
+	qp_end_pairing(qp);
 	if (qp->responder.target == srq) {
 		qp->responder.target = NULL;
 		qp->responder.recv_taken = false;

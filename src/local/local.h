@@ -83,6 +83,11 @@ struct local {
 	struct link *channel_link;
 	bool direct;			/* RC requests may do without packets */
 	struct peers *peers;
+	/*
+	 * Of what QPs remember of peers (qp->shortcut), never 0: moved behind each change of a
+	 * channel or of who is reached by it, loaded under the lock of the channel's producer.
+	 */
+	_Atomic uint32_t epoch;
 	int bells_fd;			/* an epoll set: the connections of all channels */
 	uint64_t received_bytes;	/* of messages, since the engine reset it; with the progress lock */
 	/* until then packets through memory may overtake those sent by UDP */
@@ -185,6 +190,14 @@ void local_run(struct local *local, struct qp *qp, struct effects *effects) REQU
  */
 bool local_posted(struct local *local, struct qp *qp, struct effects *effects) REQUIRES(qp->lock);
 /*
+ * A post to @qp has left nothing to transmit: if the next SEND could only go as a message, a WRITE
+ * directly, note so (qp->shortcut). Where it stands, local_take_shortcut() sends, or executes, the
+ * newest request, which qp_post_plain() has taken and before which everything has been sent. False:
+ * nothing was done, local_posted() has to be called.
+ */
+void local_open_shortcut(struct local *local, struct qp *qp) REQUIRES(qp->lock);
+bool local_take_shortcut(struct local *local, struct qp *qp, struct effects *effects) REQUIRES(qp->lock);
+/*
  * The deadline of @qp has passed with messages unanswered: check whether the peer makes progress.
  */
 void local_check_progress(struct local *local, struct qp *qp, uint64_t now_ns) REQUIRES(qp->lock);
@@ -195,8 +208,8 @@ void local_check_progress(struct local *local, struct qp *qp, uint64_t now_ns) R
  */
 enum presence local_presence(const struct local *local, struct qp *qp) REQUIRES(qp->lock);
 /*
- * The kernel says that the process of @qp's peer is stopped: complete those of its messages that cannot fail, in
- * the next local_fetch(). With the progress lock.
+ * The kernel says that the process of @qp's peer is stopped: complete those of its messages that
+ * cannot fail, in the next local_fetch(). With the progress lock.
  */
 void local_commit(struct local *local, struct qp *qp) REQUIRES(qp->lock);
 /*

@@ -60,15 +60,13 @@ _Static_assert(SGES_MAX <= PROCESS_PIECES_MAX, "all pieces of a request in one c
 
 /* ---- the other end ---- */
 
-static bool has_rights(const struct transfer *transfer)
+static bool has_rights(const struct peer_region *region, const struct pairing *pairing,
+		       uint32_t pd, unsigned need, uint64_t remote, uint32_t length)
 {
-	const struct pairing *pairing = &transfer->qp->pairing;
-	const struct peer_region *region = &transfer->region;
-	uint64_t offset = transfer->remote - region->start;
+	uint64_t offset = remote - region->start;
 
-	return region->pd == transfer->pd && (region->access & transfer->need) &&
-	       (pairing->access & transfer->need) && transfer->remote >= region->start &&
-	       offset <= region->length && transfer->length <= region->length - offset;
+	return region->pd == pd && (region->access & need) && (pairing->access & need) &&
+	       remote >= region->start && offset <= region->length && length <= region->length - offset;
 }
 
 /* The peer's region, if the key is known and gives the right; else it is asked for. */
@@ -85,7 +83,8 @@ static bool find_region(struct transfer *transfer, struct qp *qp, const struct s
 		transfer->asked = pairing_ask_key(transfer->local, qp, transfer->peer, wqe);
 		return false;
 	}
-	if (!has_rights(transfer) ||
+	if (!has_rights(&transfer->region, &qp->pairing, transfer->pd, transfer->need, transfer->remote,
+			transfer->length) ||
 	    commit_meets(transfer->peer, transfer->region.host + (transfer->remote - transfer->region.start),
 			 transfer->length))
 		return false;
@@ -447,4 +446,57 @@ bool onesided_run(struct local *local, struct qp *qp, const struct send_wqe *wqe
 		return false;
 	return onesided_complete(local, qp, transfer.need, transfer.original, transfer.mapped || !transfer.length,
 				 effects);
+}
+
+/* ---- by a shortcut ---- */
+
+/* With our memory held, and present. */
+static bool write_with_hazard(struct local *local, struct qp *qp, const struct peer *peer,
+			      const struct send_wqe *wqe, const struct peer_region *region,
+			      const void *from) REQUIRES(qp->lock)
+{
+	unsigned hazard;
+	bool done;
+
+	if (!hazard_begin(peer->hazards, region->id, qp->pairing.theirs, qp->sq.tail, &hazard))
+		return false;
+	/* Moved behind the end of a channel, before its memory is unmapped: as peer->life. */
+	done = atomic_load(&local->epoch) == qp->shortcut && grant_is_alive(peer->alive, qp->pairing.theirs) &&
+	       peer_region_holds(peer->regions, region) &&
+	       !copy_user_ordered(region->mapped + (wqe->remote_address - region->start), from, wqe->length);
+	hazard_end(peer->hazards, hazard);
+	return done;
+}
+
+static bool write_from_region(struct local *local, struct qp *qp, const struct peer *peer,
+			      const struct send_wqe *wqe, const struct peer_region *region)
+	REQUIRES(qp->lock)
+{
+	const struct mr_accessor accessor = { .pd = qp_send_pd(qp), .qpn = qp->number };
+	struct mr_access access;
+	bool done;
+
+	if (mr_access_begin(local->mrs, &accessor, wqe->sge[0].lkey, 0, wqe->sge[0].addr, wqe->length,
+			    &access) != MR_OK)
+		return false;
+	done = (mr_access_in_block(local->mrs, &access) || !user_touch(access.host, wqe->length)) &&
+	       write_with_hazard(local, qp, peer, wqe, region, access.host);
+	mr_access_end(&access);
+	return done;
+}
+
+bool onesided_write_short(struct local *local, struct qp *qp, struct peer *peer, const struct send_wqe *wqe,
+			  struct effects *effects)
+{
+	struct peer_region region;
+
+	return wqe->length && wqe->length <= LOCKED_BYTES_MAX &&
+	       peer_region_find(peer->regions, wqe->rkey, &region) && region.mapped && region.writable &&
+	       has_rights(&region, &qp->pairing, qp->pairing.pd, IBV_ACCESS_REMOTE_WRITE, wqe->remote_address,
+			  wqe->length) &&
+	       !commit_meets(peer, region.host + (wqe->remote_address - region.start), wqe->length) &&
+	       (wqe->flags & IBV_SEND_INLINE ?
+			write_with_hazard(local, qp, peer, wqe, &region, wqe->inline_data) :
+			write_from_region(local, qp, peer, wqe, &region)) &&
+	       onesided_complete(local, qp, IBV_ACCESS_REMOTE_WRITE, 0, true, effects);
 }

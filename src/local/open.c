@@ -97,6 +97,7 @@ int local_open(struct local *local)
 	peers->spare_fd = fcntl(local->bells_fd, F_DUPFD_CLOEXEC, 0);
 	local->peers = peers;
 	local->direct = local->mode != LOCAL_RING;
+	atomic_store(&local->epoch, 1);
 	local->mrs->drain_peers = drain_region;
 	local->mrs->forget = region_forget;
 	local->mrs->peers = local;

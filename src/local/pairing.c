@@ -43,7 +43,7 @@ static struct pairing *pairing_of(struct qp *qp, struct peer *peer) REQUIRES(qp-
 	uint32_t life = atomic_load_explicit(&peer->life, memory_order_acquire);
 
 	if (qp->pairing.life != life) {
-		pairing_end(&qp->pairing);
+		qp_end_pairing(qp);
 		qp->pairing.life = life;
 		qp->pairing.patience = PATIENCE_MIN;
 	}
@@ -115,6 +115,7 @@ bool pairing_establish(struct local *local, struct qp *qp, struct peer *peer)
 {
 	struct pairing *pairing = pairing_of(qp, peer);
 
+	qp->shortcut = 0;
 	/* The peer's QP may have ended the pairing: ask it again. */
 	if (pairing->agreed && !grant_is_alive(peer->alive, pairing->theirs))
 		pairing->agreed = false;
@@ -164,6 +165,7 @@ static void take_qp_answer(struct qp *qp, const struct control *control) REQUIRE
 	/* An answer to a question of a former life of the QP. */
 	if (!pairing->asked || control->requester_qp != pairing->ours)
 		return;
+	qp->shortcut = 0;
 	pairing->asked = false;
 	if (barrier_answered(qp))
 		run_queue_add(qp->transport->run_queue, qp);
@@ -287,6 +289,7 @@ static bool answer_ask_qp(struct local *local, struct peer *peer, const struct c
 			answer.access = pairing_rights(qp);
 			answer.place = (uintptr_t)qp;
 			answer.layout = commit_layout();
+			qp->shortcut = 0;
 			/* The agreement was with a former life of the requester's QP. */
 			if (qp->pairing.theirs != ask->requester_qp)
 				qp->pairing.agreed = false;
@@ -351,6 +354,16 @@ void pairing_judge(struct qp *qp, enum pairing_verdict verdict)
 			be_patient(pairing);
 	}
 	transport_direct_prefer(qp, hopeful);
+}
+
+bool pairing_is_settled(const struct qp *qp, const struct peer *peer)
+{
+	const struct pairing *pairing = &qp->pairing;
+
+	return pairing->life &&
+	       pairing->life == atomic_load_explicit(&peer->life, memory_order_acquire) &&
+	       pairing->agreed && grant_is_alive(peer->alive, pairing->theirs) &&
+	       pairing->patience == PATIENCE_MIN;
 }
 
 void pairing_reconsider(struct qp *qp)

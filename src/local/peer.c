@@ -284,6 +284,13 @@ release:
 	return err;
 }
 
+/* Whatever QPs remember of peers is to be looked up again. */
+static void peers_move_epoch(struct local *local)
+{
+	if (atomic_fetch_add(&local->epoch, 1) == UINT32_MAX)
+		atomic_fetch_add(&local->epoch, 1);
+}
+
 void peer_publish(struct local *local, struct peer *peer)
 {
 	const struct hello *hello = &peer->process.hello;
@@ -296,6 +303,7 @@ void peer_publish(struct local *local, struct peer *peer)
 		atomic_store_explicit(&peers->channel_of[hello->slot[i]],
 				      (uint16_t)(peer->channel + 1), memory_order_release);
 	}
+	peers_move_epoch(local);
 	lock_release(&peers->lock);
 }
 
@@ -327,6 +335,7 @@ void peer_dismiss(struct local *local, struct peer *peer)
 {
 	atomic_store(&peer->life, 0);
 	forget_slots(local->peers, peer->channel);
+	peers_move_epoch(local);
 	ring_remove(local->channel_link, peer->channel);
 	wait_for_own_accesses(peer);
 	peer_memory_reset(peer->regions);	/* its blocks need not stay mapped */

@@ -11,6 +11,7 @@
  *	pairing.c	which grants QPs and keys have: asking for them, and answering
  *	drain.c		ending grants: waiting until no peer uses them any more
  *	run.c		requests without packets, in the order of the send queue
+ *	shortcut.c	the same for one SEND behind another, with the rules asked once for many
  *	onesided.c	WRITE, READ and atomics, executed by the requester
  *	send.c		messages, the requester's part; receive.c: the responder's, and answers
  *	fetch.c		large messages: copying their data, without locks
@@ -341,6 +342,8 @@ uint32_t pairing_grant_region(struct local *local, struct peer *peer, uint32_t k
  */
 enum pairing_verdict { PAIRING_DONE, PAIRING_WAITS, PAIRING_OBJECTS };
 void pairing_judge(struct qp *qp, enum pairing_verdict verdict) REQUIRES(qp->lock);
+/* Would pairing_establish() say yes, and pairing_judge() change nothing behind a request that was done? */
+bool pairing_is_settled(const struct qp *qp, const struct peer *peer) REQUIRES(qp->lock);
 /* Requests are sent as a stream of packets: is it time to hold it again? */
 void pairing_reconsider(struct qp *qp) REQUIRES(qp->lock);
 /*
@@ -432,6 +435,12 @@ struct onesided_row {
 bool onesided_run(struct local *local, struct qp *qp, const struct send_wqe *wqe,
 		  struct onesided_row *row, struct effects *effects) REQUIRES(qp->lock);
 void onesided_row_end(struct onesided_row *row);
+/*
+ * The same of a WRITE of one SGE to memory that is mapped here, to the peer that the shortcut of
+ * @qp stands for. False: nothing was done.
+ */
+bool onesided_write_short(struct local *local, struct qp *qp, struct peer *peer, const struct send_wqe *wqe,
+			  struct effects *effects) REQUIRES(qp->lock);
 /*
  * Start to fetch the data of @message for our QP @qpn; its pieces are at @source. Holds the peer's
  * ring. With the progress lock.

@@ -80,6 +80,12 @@ struct qp {
 
 	/* Attributes, as modify set them and query returns them */
 	enum ibv_qp_state state GUARDED_BY_MEMBER(lock);
+	/*
+	 * The way that the next SEND takes was decided (local/shortcut.c), and holds while
+	 * local.epoch is this; 0: it is to be decided. Each change of this QP that a rule asks for
+	 * stores 0.
+	 */
+	uint32_t shortcut GUARDED_BY_MEMBER(lock);
 	struct ibv_qp_attr attr GUARDED_BY_MEMBER(lock);
 	struct route route GUARDED_BY_MEMBER(lock);		/* of attr.ah_attr, resolved */
 	uint32_t mtu GUARDED_BY_MEMBER(lock);		/* bytes, of attr.path_mtu */
@@ -161,6 +167,12 @@ void qp_move_state(struct qp *qp, enum ibv_qp_state state, const char *why) REQU
 void qp_drop_completions(struct qp *qp) REQUIRES(qp->lock);
 const char *qp_state_name(enum ibv_qp_state state);
 
+static inline void qp_end_pairing(struct qp *qp) REQUIRES(qp->lock)
+{
+	qp->shortcut = 0;
+	pairing_end(&qp->pairing);
+}
+
 /* Has it a receive queue, or an SRQ, of its own? */
 static inline bool qp_receives(const struct qp *qp)
 {
@@ -211,6 +223,11 @@ void qp_raise(struct qp *qp, enum qp_event event, struct effects *effects);
  */
 int qp_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 	REQUIRES(qp->lock);
+/*
+ * Does the same with one SEND or RDMA WRITE of one SGE, of an RC QP in RTS that has a send queue
+ * for the application. False: the request is another, or is refused; nothing was done.
+ */
+bool qp_post_plain(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lock);
 /* All of the list or none of it (ibv_wr_complete(3)). */
 int qp_post_send_all(struct qp *qp, struct ibv_send_wr *wr) REQUIRES(qp->lock);
 /* Needs no lock of the QP: its receive queue has one. */

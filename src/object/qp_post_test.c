@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "object/placement.h"
+#include "base/test_random.h"
 #include "object/test_support.h"
 
 #include "object/qp.h"
@@ -94,6 +95,81 @@ static const char *explain_post(struct fixture *f, struct ibv_send_wr *wr, int e
 static const struct send_wqe *last_wqe(const struct fixture *f)
 {
 	return send_queue_at(&f->qp.sq, f->qp.sq.head - 1);
+}
+
+/* ---- plain ones ---- */
+
+/* One of those that programs post, or something else. */
+static struct ibv_send_wr any_wr(struct fixture *f, struct ibv_sge sge[2], struct ibv_send_wr *next,
+				 uint64_t *random)
+{
+	static const enum ibv_wr_opcode opcode[] = { IBV_WR_SEND, IBV_WR_SEND, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+						     IBV_WR_RDMA_WRITE, IBV_WR_SEND_WITH_INV };
+	static const unsigned flag[] = { 0, IBV_SEND_SIGNALED, IBV_SEND_FENCE, IBV_SEND_SOLICITED, IBV_SEND_INLINE,
+					 IBV_SEND_IP_CSUM, 1u << 20 };
+	static const uint32_t length[] = { 0, 8, 8, 8, 1u << 31, (1u << 31) + 1 };
+	struct ibv_send_wr wr = good_wr(f, opcode[random_below(random, 6)], sge);
+	bool odd = random_below(random, 3) == 0;
+
+	wr.wr_id = test_random(random);
+	wr.send_flags = flag[random_below(random, odd ? 7 : 4)] | flag[random_below(random, 4)];
+	sge[0].length = length[random_below(random, odd ? 6 : 4)];
+	if (wr.send_flags & IBV_SEND_INLINE)
+		sge[0].length = random_below(random, 8) ? 8 : MAX_INLINE + (uint32_t)random_below(random, 2);
+	sge[1] = (struct ibv_sge){ (uintptr_t)f->memory, 4, 0x1234 };
+	wr.num_sge = odd ? (int)random_below(random, MAX_SGE + 3) - 1 : 1;
+	wr.num_sge = wr.num_sge > 2 && wr.num_sge <= (int)MAX_SGE ? 2 : wr.num_sge;
+	wr.sg_list = odd && random_below(random, 4) == 0 ? NULL : sge;
+	wr.imm_data = (uint32_t)test_random(random);
+	wr.wr.rdma.remote_addr = test_random(random);
+	wr.next = odd && random_below(random, 4) == 0 ? next : NULL;
+	*next = good_wr(f, IBV_WR_SEND, sge);
+	return wr;
+}
+
+/* What it takes is what qp_post_send() makes of it; what that refuses it leaves alone. */
+static void a_plain_request_is_taken_as_any_other(void **state) UNCHECKED_LOCKS
+{
+	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS), *twin = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
+	size_t bytes = sizeof(struct send_wqe) + MAX_INLINE;	/* and SGEs */
+	unsigned taken = 0, refused = 0, n;
+	uint64_t random = 40;
+
+	test_random_fill(&random, f->memory, sizeof(f->memory));
+
+	for (n = 0; n < 20000; n++) {
+		struct ibv_send_wr next, wr, *bad;
+		struct ibv_sge sge[2];
+		uint32_t head = f->qp.sq.head;
+
+		f->qp.signal_all = twin->qp.signal_all = n % 2;
+		wr = any_wr(f, sge, &next, &random);
+		memset(send_queue_at(&f->qp.sq, head), 0xee, bytes);	/* what was there before */
+		memset(send_queue_at(&twin->qp.sq, head), 0xee, bytes);
+		if (!qp_post_plain(&f->qp, &wr)) {
+			assert_int_equal(f->qp.sq.head, head);
+			refused++;
+			continue;
+		}
+		assert_int_equal(f->qp.sq.head, head + 1);
+		taken++;
+		twin->qp.sq.head = head;
+		wqe_slots_free_to(&twin->qp.sq.slots, head);
+		assert_int_equal(qp_post_send(&twin->qp, &wr, &bad), 0);
+		assert_int_equal(twin->qp.sq.head, head + 1);
+		assert_memory_equal(last_wqe(f), last_wqe(twin), bytes);
+		assert_int_not_equal(last_wqe(twin)->opcode, WR_FAULTY);
+		if (wqe_slots_used(&f->qp.sq.slots, f->qp.sq.head) == f->qp.sq.size) {
+			assert_false(qp_post_plain(&f->qp, &wr));	/* full */
+			f->qp.sq.tail = f->qp.sq.sent = f->qp.sq.head;
+			wqe_slots_free_to(&f->qp.sq.slots, f->qp.sq.head);
+		}
+	}
+	assert_true(taken > 2000 && refused > 2000);
+	f->qp.sq.tail = f->qp.sq.head;
+	twin->qp.sq.tail = twin->qp.sq.head;
+	fixture_free(f);
+	fixture_free(twin);
 }
 
 /* ---- opcodes and states ---- */
@@ -666,6 +742,7 @@ static void a_list_in_a_circle_ends(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_plain_request_is_taken_as_any_other),
 		cmocka_unit_test(each_service_takes_its_opcodes_and_fails_others_in_their_turn),
 		cmocka_unit_test(sends_are_taken_from_rts_on_and_receives_in_every_state),
 		cmocka_unit_test(a_qp_that_was_reset_takes_no_receives),

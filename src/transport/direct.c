@@ -36,7 +36,7 @@ void transport_direct_done(struct qp *qp, uint64_t now_ns, struct effects *effec
 {
 	struct qp_call call;
 
-	qp_call_init(&call, qp, now_ns, effects);
+	qp_call_init_on(&call, qp, now_ns, effects);
 	finish_send(&call, IBV_WC_SUCCESS);
 	if (!request_needs_packets(qp))
 		qp->requester.packets_until = qp->sq.tail;

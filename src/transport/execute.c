@@ -129,6 +129,24 @@ enum sge_result sge_gather(struct qp_call *call, const struct send_wqe *wqe, uin
 	return sge_walk_request(call, wqe, offset, out, bytes, 0, false);
 }
 
+bool transport_gather_one(struct qp *qp, const struct send_wqe *wqe, uint8_t *out)
+{
+	const struct mr_accessor accessor = { .pd = qp->pd->number, .qpn = qp->number };
+	struct mr_access access;
+	bool copied;
+
+	if (wqe->flags & IBV_SEND_INLINE)
+		memcpy(out, wqe->inline_data, wqe->length);
+	if (!wqe->length || wqe->flags & IBV_SEND_INLINE)
+		return true;
+	if (mr_access_begin(qp->transport->mrs, &accessor, wqe->sge[0].lkey, 0, wqe->sge[0].addr, wqe->length,
+			    &access) != MR_OK)
+		return false;
+	copied = !copy_user(out, access.host, wqe->length);
+	mr_access_end(&access);
+	return copied;
+}
+
 enum sge_result sge_scatter(struct qp_call *call, const struct send_wqe *wqe, uint64_t offset,
 			    const uint8_t *data, uint32_t bytes, bool last)
 {

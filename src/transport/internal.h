@@ -31,9 +31,12 @@ struct qp_call {
 	char why[WHY_BYTES];		/* reason of the last failure; only with explain_enabled */
 };
 
-/* Field by field: @why is large, and only read after set_reason(). */
-static inline void qp_call_init(struct qp_call *call, struct qp *qp, uint64_t now_ns,
-				struct effects *effects)
+/*
+ * Field by field: @why is large, and only read after set_reason(). For calls after which the next
+ * request goes the way of the last one, unless they fail, or say otherwise (qp->shortcut).
+ */
+static inline void qp_call_init_on(struct qp_call *call, struct qp *qp, uint64_t now_ns,
+				   struct effects *effects)
 	REQUIRES(qp->lock) ASSERTS(call->qp->lock)
 {
 	call->qp = qp;
@@ -41,6 +44,15 @@ static inline void qp_call_init(struct qp_call *call, struct qp *qp, uint64_t no
 	call->effects = effects;
 	call->accessing = call->deny_receive = false;
 	call->why[0] = '\0';
+}
+
+/* The same for all other calls. */
+static inline void qp_call_init(struct qp_call *call, struct qp *qp, uint64_t now_ns,
+				struct effects *effects)
+	REQUIRES(qp->lock) ASSERTS(call->qp->lock)
+{
+	qp->shortcut = 0;
+	qp_call_init_on(call, qp, now_ns, effects);
 }
 
 /* Ends each call (transport.c). */
@@ -294,8 +306,6 @@ static inline bool request_needs_packets(const struct qp *qp) REQUIRES(qp->lock)
 	return (int32_t)(qp->requester.packets_until - qp->sq.sent) > 0;
 }
 
-/* When to check whether the peer is silent. */
-uint64_t message_deadline(const struct qp *qp) REQUIRES(qp->lock);
 void message_timeout(struct qp_call *call) REQUIRES(call->qp->lock);
 
 /* ---- completer.c ---- */

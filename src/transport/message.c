@@ -53,6 +53,17 @@ struct send_wqe *transport_message_next(struct qp *qp)
 	return qp->requester.local_messages && wqe_is_write(wqe) ? wqe : NULL;
 }
 
+/*
+ * The transport's part of the rules that a shortcut stands for: the next request, of those that
+ * take a receive, would be a message, and nothing else would happen before it.
+ */
+bool transport_message_always_next(const struct qp *qp)
+{
+	return qp->type == IBV_QPT_RC && !qp->hash && !qp->sends_itself && qp->state == IBV_QPS_RTS &&
+	       qp->sq.sent == qp->sq.head && only_messages_outstanding(qp) && !request_needs_packets(qp) &&
+	       !transport_answer_is_due(qp) && qp->requester.prefers_direct && !qp->requester.direct_waits;
+}
+
 size_t message_target_bytes(const struct qp *qp, const struct send_wqe *wqe)
 {
 	return (qp_is(qp, QP_XRC) ? MESSAGE_SRQ_BYTES : 0) + (wqe_is_write(wqe) ? MESSAGE_TARGET_BYTES : 0);
@@ -98,7 +109,7 @@ bool transport_gather(struct qp *qp, const struct send_wqe *wqe, uint8_t *out)
 	struct effects none;
 	struct qp_call call;
 
-	qp_call_init(&call, qp, 0, &none);
+	qp_call_init_on(&call, qp, 0, &none);
 	return sge_gather(&call, wqe, 0, out, wqe->length) == SGE_OK;
 }
 
@@ -149,10 +160,11 @@ void transport_message_answered(struct qp *qp, uint64_t token, bool refused, uin
 
 	if (!requester->local_messages || wqe->token != token)
 		return;
-	qp_call_init(&call, qp, now_ns, effects);
+	qp_call_init_on(&call, qp, now_ns, effects);
 	message_note_progress(qp, now_ns);
 	requester->loss.stopped = false;
 	if (refused || requester->refused) {
+		qp->shortcut = 0;
 		requester->refused++;
 		count(&call, COUNTER_MESSAGE_REFUSED);
 	} else {
@@ -202,16 +214,14 @@ void transport_message_unmade(struct qp *qp, uint64_t now_ns, struct effects *ef
 		      "receive before it took the message",
 		      qp->number);
 	qp_raise(qp, QP_EVENT_FATAL, effects);
-	pairing_end(&qp->pairing);
+	qp_end_pairing(qp);
 	enter_error(&call);
 	qp_call_end(&call);
 }
 
-uint64_t message_deadline(const struct qp *qp)
+uint64_t transport_message_deadline(const struct qp *qp)
 {
-	uint64_t timeout_ns = requester_ack_timeout(qp);
-
-	return loss_ack_deadline(&qp->requester.loss, timeout_ns);
+	return loss_ack_deadline(&qp->requester.loss, requester_ack_timeout(qp));
 }
 
 void transport_message_progress(struct qp *qp, uint32_t progress, uint64_t now_ns)
@@ -232,7 +242,7 @@ void message_timeout(struct qp_call *call)
 	if (loss_retry(&requester->loss, call->now_ns))
 		return;
 	/* A peer that copies now must not take the application's next content for this message. */
-	pairing_end(&call->qp->pairing);
+	qp_end_pairing(call->qp);
 	set_reason(call,
 		   "the peer did not take %u messages out of shared memory (it may be stopped)",
 		   requester->local_messages);

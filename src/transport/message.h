@@ -81,16 +81,36 @@ bool transport_between_messages(const struct qp *qp) REQUIRES(qp->lock);
 
 /* The next request if it may be sent as a message; else NULL. */
 struct send_wqe *transport_message_next(struct qp *qp) REQUIRES(qp->lock);
+/* Would it be, whichever of those that take a receive is posted next? */
+bool transport_message_always_next(const struct qp *qp) REQUIRES(qp->lock);
 /* Write its head; @rendezvous: its data is to be fetched. */
 void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, bool rendezvous,
 			    uint32_t head[MESSAGE_WORDS]) REQUIRES(qp->lock);
 /* Bytes of its target (0: none), and the target itself: the SRQ, the address. */
 size_t message_target_bytes(const struct qp *qp, const struct send_wqe *wqe);
 void message_write_target(const struct qp *qp, const struct send_wqe *wqe, uint8_t *out);
+/* The same of a SEND without more, whose data is in the message. */
+static inline void transport_send_head(const struct qp *qp, const struct send_wqe *wqe,
+				       uint32_t head[MESSAGE_WORDS])
+	REQUIRES(qp->lock)
+{
+	unsigned flags = wqe->flags & IBV_SEND_SOLICITED ? MESSAGE_SOLICITED : 0;
+
+	head[0] = qp->pairing.theirs;
+	head[1] = qp->number | wqe->sge_count << MESSAGE_FLAGS_SHIFT;
+	head[2] = qp->requester.message_sequence | flags << MESSAGE_FLAGS_SHIFT;
+	head[3] = 0;
+	head[4] = wqe->length;
+}
+
 /* Copy the request's data to @out. False: a key or its memory is not valid. */
 bool transport_gather(struct qp *qp, const struct send_wqe *wqe, uint8_t *out) REQUIRES(qp->lock);
+/* The same of a request with one SGE, or inline data, of a QP that does not send by itself. */
+bool transport_gather_one(struct qp *qp, const struct send_wqe *wqe, uint8_t *out) REQUIRES(qp->lock);
 /* The request was sent as a message; its answer will name @token, unique in this QP. */
 void transport_message_sent(struct qp *qp, uint64_t token, uint64_t now_ns) REQUIRES(qp->lock);
+/* transport_deadline() while messages are unanswered: when to check whether the peer is silent. */
+uint64_t transport_message_deadline(const struct qp *qp) REQUIRES(qp->lock);
 /* Take an answer. Those to messages sent before a reset of the QP are ignored. */
 void transport_message_answered(struct qp *qp, uint64_t token, bool refused, uint64_t now_ns,
 		      struct effects *effects) REQUIRES(qp->lock);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Two QPs that exchange messages, direct requests and packets at random (message.h,
- * direct.h): all requests complete in order, each is carried out once and in its turn, whatever
- * went which way.
+ * Two QPs that exchange messages, direct requests and packets at random (message.h, direct.h): all
+ * requests complete in order, each is carried out once and in its turn, whatever went which way.
  *
  *	a: requests	-> one queue: messages and packets ->	b: receives, memory
  *			<- packets; answers, in any order <-
+ *
+ * As local/shortcut.c does, posts and runs note at times that the next SEND could only be a
+ * message; while the note stands SENDs are sent without a look at the rules, which have to agree.
  *
  * Each request has a number. A SEND brings it, a WRITE leaves it in b's memory, a READ fetches what
  * the last WRITE left, an atomic counts how many there were.
@@ -56,7 +58,7 @@ struct world {
 	uint32_t writes, atomics;
 	uint64_t token, receives, random;
 	unsigned reads_in;		/* of forty */
-	struct { unsigned sent, refused, direct, packets, lost; } sum;
+	struct { unsigned sent, refused, direct, packets, lost, short_ones, short_writes; } sum;
 };
 
 static uint32_t below(struct world *world, uint32_t n)
@@ -85,6 +87,66 @@ static uint8_t *place_of(struct world *world, uint32_t number, bool result)
 {
 	return world->a->memory + (result ? RESULT_AT + number % 64 * 8 :
 				   SOURCE_AT + number % 64 * SEND_BYTES_MAX);
+}
+
+static bool has_room(const struct way *way)
+{
+	return way->put - way->taken < WAY_MAX - 80;
+}
+
+static void send_one_message(struct world *world)
+{
+	struct item *item = &world->there.item[world->there.put++ % WAY_MAX];
+
+	item->is_message = true;
+	send_message(world->a, ++world->token, &item->message);
+	world->sum.sent++;
+}
+
+/* Nothing may have changed that the rules ask for, while the note stands. */
+static void check_shortcut(const struct world *world) UNCHECKED_LOCKS
+{
+	assert_true(!world->a->qp.shortcut || transport_message_always_next(&world->a->qp));
+}
+
+static void open_shortcut(struct world *world) UNCHECKED_LOCKS
+{
+	world->a->qp.shortcut = transport_message_always_next(&world->a->qp);
+}
+
+/* True: sent, and that is what the rules say. */
+static bool take_shortcut(struct world *world, struct ibv_send_wr *wr) UNCHECKED_LOCKS
+{
+	uint32_t head[2][MESSAGE_WORDS];
+	uint8_t data[2][SEND_BYTES_MAX];
+	struct qp *qp = &world->a->qp;
+	const struct send_wqe *wqe;
+
+	if (!qp->shortcut || !has_room(&world->there) || !qp_post_plain(qp, wr))
+		return false;
+	world->sum.short_ones++;
+	wqe = send_queue_at(&qp->sq, qp->sq.head - 1);
+	if (wqe->opcode == IBV_WR_RDMA_WRITE && !qp->requester.local_messages) {
+		assert_null(transport_message_next(qp));
+		assert_ptr_equal(transport_direct_next(qp), wqe);
+		assert_true(transport_gather_one(qp, wqe, world->b->memory + WRITTEN_AT));
+		effects_init(&world->a->effects);
+		transport_direct_done(qp, world->a->now_ns, &world->a->effects);
+		world->sum.short_writes++;
+		return true;
+	}
+	assert_ptr_equal(transport_message_next(qp), wqe);
+	if (wqe->opcode == IBV_WR_RDMA_WRITE) {	/* behind messages, as any other */
+		transport_posted_send(qp, world->a->now_ns, &world->a->effects);
+		return true;
+	}
+	transport_message_head(qp, wqe, false, head[0]);
+	transport_send_head(qp, wqe, head[1]);
+	assert_memory_equal(head[0], head[1], sizeof(head[0]));
+	assert_true(transport_gather(qp, wqe, data[0]) && transport_gather_one(qp, wqe, data[1]));
+	assert_memory_equal(data[0], data[1], wqe->length);
+	send_one_message(world);
+	return true;
 }
 
 static void post_one(struct world *world)
@@ -124,24 +186,13 @@ static void post_one(struct world *world)
 	}
 	wr.imm_data = __builtin_bswap32(number);
 	wr.send_flags |= below(world, 5) ? 0 : IBV_SEND_FENCE;
+	if (!in && request->bytes <= world->a->qp.sq.max_inline && below(world, 4) == 0)
+		wr.send_flags |= IBV_SEND_INLINE;
 	if (request->opcode == IBV_WR_RDMA_WRITE || request->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
 		world->writes = number + 1;
-	post_wr(world->a, &wr);
+	if (!take_shortcut(world, &wr))
+		post_wr(world->a, &wr);
 	world->posted++;
-}
-
-static bool has_room(const struct way *way)
-{
-	return way->put - way->taken < WAY_MAX - 80;
-}
-
-static void send_one_message(struct world *world)
-{
-	struct item *item = &world->there.item[world->there.put++ % WAY_MAX];
-
-	item->is_message = true;
-	send_message(world->a, ++world->token, &item->message);
-	world->sum.sent++;
 }
 
 /* As local/onesided.c: by messages, or by hand, as far as it goes. */
@@ -321,6 +372,7 @@ static void step(struct world *world, unsigned receives_in)
 		break;
 	case 2:
 		run_direct(world);
+		open_shortcut(world);
 		break;
 	case 3:
 		send_packets(world, world->a, &world->there);
@@ -350,8 +402,33 @@ static void step(struct world *world, unsigned receives_in)
 			pass_time(i ? world->a : world->b, MILLISECOND / 10);
 		break;
 	}
+	check_shortcut(world);
+	if (below(world, 4) == 0)
+		open_shortcut(world);
 	check_receives(world);
 	check_sends(world);
+}
+
+/* Until everything is answered, as far as that goes soon; then single requests, each when the last one is over. */
+static void post_in_peace(struct world *world)
+{
+	unsigned n;
+
+	for (n = 0; n < 300; n++) {
+		give_receive(world);
+		run_direct(world);
+		send_packets(world, world->a, &world->there);
+		send_packets(world, world->b, &world->back);
+		deliver(world, &world->there, world->b);
+		deliver(world, &world->back, world->a);
+		answer_one_message(world);
+		check_shortcut(world);
+		open_shortcut(world);
+		check_receives(world);
+		check_sends(world);
+		if (world->completed == world->posted)
+			post_one(world);
+	}
 }
 
 static void begin(struct world *world, uint64_t seed)
@@ -373,6 +450,8 @@ static void exchange_at_random(struct world *world, uint64_t seed, unsigned rece
 
 	begin(world, seed);
 	while (world->completed < REQUESTS) {
+		if (below(world, 500) == 0)
+			post_in_peace(world);
 		step(world, receives_in);
 		assert_true(++steps < 5000000);
 	}
@@ -396,6 +475,8 @@ static void exchange_for_long(unsigned receives_in)
 	assert_true(world->sum.direct > 500);
 	assert_true(world->sum.packets > 5000);
 	assert_true(world->sum.lost > 50);
+	assert_true(world->sum.short_ones > 1000);
+	assert_true(world->sum.short_writes > 1000);
 	free(world);
 }
 

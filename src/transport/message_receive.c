@@ -256,7 +256,7 @@ enum message_fate transport_message_receive(struct qp *qp, const struct local_me
 
 	if (!is_next(qp, message) || !message_aim(qp, message))
 		return MESSAGE_REFUSED;
-	qp_call_init(&call, qp, now_ns, effects);
+	qp_call_init_on(&call, qp, now_ns, effects);
 	note_established(&call);
 	qp->responder.message_done = 0;
 	fate = message_execute(&call, message);

@@ -72,7 +72,7 @@ void transport_presence(struct qp *qp, enum presence presence, const char *how, 
 		qp->requester.loss.progress_ns = now_ns;
 	} else if (qp->requester.loss.stopped && presence == PRESENCE_ENDED) {
 		set_reason(&call, "the peer's process, which was stopped, has ended");
-		pairing_end(&qp->pairing);
+		qp_end_pairing(qp);
 		requester_exceeded(&call);
 	} else if (qp->requester.loss.stopped) {
 		presence_runs(&call);

@@ -559,7 +559,7 @@ uint64_t requester_deadline(const struct qp *qp)
 	if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)
 		return TIME_NEVER;
 	if (requester->local_messages)
-		return message_deadline(qp);
+		return transport_message_deadline(qp);
 	if (requester->rnr_until_ns)
 		return requester->rnr_until_ns;
 	if (!is_awaiting(requester))

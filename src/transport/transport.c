@@ -261,6 +261,7 @@ bool transport_answer_is_due(const struct qp *qp)
 
 bool transport_final_ack(struct qp *qp)
 {
+	qp->shortcut = 0;
 	return (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD) &&
 	       responder_repeat_ack(qp);
 }

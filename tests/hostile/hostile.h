@@ -50,7 +50,7 @@ struct hostile_case {
 
 extern const struct hostile_case ordinary_cases[], address_space_cases[], deregister_cases[],
 	stranger_cases[], misuse_cases[], mismatch_cases[], kill_cases[], crowd_cases[],
-	storm_cases[], signal_cases[];
+	storm_cases[], signal_cases[], shortcut_cases[];
 
 /* ---- cast.c ---- */
 

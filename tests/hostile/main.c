@@ -20,7 +20,7 @@
 static const struct hostile_case *const group[] = {
 	ordinary_cases, address_space_cases, deregister_cases, stranger_cases, misuse_cases,
 	mismatch_cases, kill_cases,	     crowd_cases,      storm_cases,
-	signal_cases};
+	signal_cases, shortcut_cases};
 
 static bool try_write(const char *path, const char *text)
 {

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * SENDs behind which something changes before the next one: a SEND of one SGE goes by what was
+ * decided for the one before it (src/local/shortcut.c), one with a second, empty SGE asks for all
+ * rules. Whatever has changed meanwhile, both have the same outcome: each scene is played with the
+ * one and with the other, and compared.
+ */
+#include "hostile.h"
+
+#include <sys/mman.h>
+
+#define REGION_BYTES (64 * KIB)
+#define SENDS 6			/* before the change, and behind it */
+#define COMPLETIONS (2 * SENDS)
+
+enum change {
+	NO_CHANGE, PEER_FAILS, PEER_RESETS, PEER_DIES, OWN_DRAIN, OWN_ERROR, OWN_AGAIN, REGION_GONE,
+	REGION_REREGISTERED, REGION_SHORT, ARMED, NO_RECEIVE, LATE_RECEIVE, WRITE_BETWEEN, READ_BETWEEN,
+	LONG_BETWEEN, LIST_BETWEEN, CHANGES
+};
+static const char *const change_name[CHANGES] = {
+	"nothing", "the peer's QP fails", "the peer's QP is reset", "the peer dies", "SQD and back",
+	"ERR", "connected anew", "the region is deregistered", "the region is registered anew",
+	"the region is shorter", "the CQ is armed", "no receive is posted",
+	"the receive is posted late", "a WRITE between them", "a READ between them",
+	"a long SEND between them", "a list between them",
+};
+
+struct outcome {
+	int posted[COMPLETIONS];
+	uint32_t completed, status[COMPLETIONS], received, receive_status[COMPLETIONS], events;
+	uint64_t id[COMPLETIONS], receive_id[COMPLETIONS];
+	char data[COMPLETIONS];
+};
+
+struct scene {
+	enum change change;
+	bool short_cut;
+	struct outcome *outcome; /* shared with the director */
+};
+
+static void begin(const struct scene *scene, struct node *node, struct link *link)
+{
+	CHECK(!setenv("VERBATIM_MEMORY", "auto", 1));
+	node_open(node);
+	link_make(link, node);
+	link->timeout = 9;
+	link->retry_count = 2;
+	link->rnr_retry = scene->change == LATE_RECEIVE ? 7 : 1;
+}
+
+/* The mark is what arrives. */
+static void send_one(const struct scene *scene, struct link *link, const struct ibv_mr *mr, char *memory,
+		     unsigned number)
+{
+	struct ibv_sge sge[2] = { { (uintptr_t)memory + 64 * number, 64, mr->lkey },
+				  { (uintptr_t)memory, 0, mr->lkey } };
+	struct ibv_send_wr wr = { .wr_id = number, .sg_list = sge, .num_sge = scene->short_cut ? 1 : 2,
+				  .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+
+	memset(memory + 64 * number, 'a' + (int)number, 64);
+	if (number % 3 == 1)
+		wr.send_flags |= IBV_SEND_SOLICITED;
+	scene->outcome->posted[number] = ibv_post_send(link->qp, &wr, &bad);
+}
+
+static void collect(struct outcome *outcome, struct node *node, unsigned count)
+{
+	struct ibv_wc wc;
+
+	while (outcome->completed < count && get(node, &wc, 10)) {
+		if (wc.wr_id >= COMPLETIONS)
+			continue;
+		outcome->id[outcome->completed] = wc.wr_id;
+		outcome->status[outcome->completed++] = wc.status;
+	}
+}
+
+static void move(struct link *link, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr = { .qp_state = state };
+
+	CHECK(!ibv_modify_qp(link->qp, &attr, IBV_QP_STATE), "%m");
+}
+
+/* Both ends take part in some. */
+static void change_of_requester(struct cast *cast, const struct scene *scene, struct link *link,
+				struct ibv_mr **mr, char *memory, struct node *node)
+{
+	enum ibv_wc_status status = IBV_WC_SUCCESS;
+	struct ibv_sge sge = { (uintptr_t)memory, 0, (*mr)->lkey };
+	struct ibv_send_wr wr[2] = { { .wr_id = 1000, .next = &wr[1], .sg_list = &sge, .num_sge = 1,
+				       .opcode = IBV_WR_RDMA_WRITE },
+				     { .wr_id = 1001, .sg_list = &sge, .num_sge = 1,
+				       .opcode = IBV_WR_RDMA_WRITE } }, *bad;
+
+	switch (scene->change) {
+	case OWN_DRAIN:
+		move(link, IBV_QPS_SQD);
+		move(link, IBV_QPS_RTS);
+		break;
+	case OWN_ERROR:
+		move(link, IBV_QPS_ERR);
+		break;
+	case OWN_AGAIN:
+		move(link, IBV_QPS_RESET);
+		meet(cast, 1);
+		link_raise(link, IBV_QPS_RTS);
+		break;
+	case REGION_GONE:
+		CHECK(!ibv_dereg_mr(*mr), "%m");
+		break;
+	case REGION_REREGISTERED:
+		CHECK(!ibv_dereg_mr(*mr), "%m");
+		*mr = region_make(node, memory, REGION_BYTES, REMOTE_ALL);
+		break;
+	case REGION_SHORT:
+		CHECK(!ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory, 64 * (SENDS + 2), 0),
+		      "%m");
+		break;
+	case ARMED:
+		CHECK(!ibv_req_notify_cq(node->cq, 0), "%m");
+		break;
+	case WRITE_BETWEEN:
+		status = transfer(link, IBV_WR_RDMA_WRITE, *mr, 0, 4096, 0);
+		break;
+	case READ_BETWEEN:
+		status = transfer(link, IBV_WR_RDMA_READ, *mr, 32 * KIB, 4096, 0);
+		break;
+	case LONG_BETWEEN:
+		status = transfer(link, IBV_WR_SEND, *mr, 0, 16 * KIB, 0);
+		break;
+	case LIST_BETWEEN:
+		wr[0].wr.rdma.rkey = wr[1].wr.rdma.rkey = link->there.rkey;
+		wr[0].wr.rdma.remote_addr = wr[1].wr.rdma.remote_addr = link->there.memory;
+		CHECK(!ibv_post_send(link->qp, wr, &bad), "%m");
+		break;
+	default:
+		break;
+	}
+	CHECK(status == IBV_WC_SUCCESS, "%s", ibv_wc_status_str(status));
+}
+
+static void requester(struct cast *cast)
+{
+	const struct scene *scene = cast->argument;
+	char *memory = memory_make(MEMORY_MMAP, REGION_BYTES);
+	struct outcome *outcome = scene->outcome;
+	struct node node;
+	struct link link;
+	struct ibv_mr *mr;
+	unsigned n;
+
+	begin(scene, &node, &link);
+	mr = region_make(&node, memory, REGION_BYTES, REMOTE_ALL);
+	link_set_region(&link, mr);
+	link_exchange(cast, 1, &link);
+	link_raise(&link, IBV_QPS_RTS);
+	meet(cast, 1);
+	for (n = 0; n < SENDS; n++) {
+		send_one(scene, &link, mr, memory, n);
+		/* The first are packets, until both have agreed. */
+		collect(outcome, &node, n + 1);
+	}
+	meet(cast, 1);
+	change_of_requester(cast, scene, &link, &mr, memory, &node);
+	if (scene->change == PEER_DIES)
+		usleep(200000);
+	else
+		meet(cast, 1);
+	for (n = SENDS; n < 2 * SENDS; n++)
+		send_one(scene, &link, mr, memory, n);
+	if (scene->change == LATE_RECEIVE)
+		meet(cast, 1);
+	collect(outcome, &node, COMPLETIONS);
+	if (scene->change == ARMED) {
+		struct ibv_cq *cq;
+		void *context;
+
+		CHECK(!ibv_get_cq_event(node.channel, &cq, &context), "%m");
+		ibv_ack_cq_events(cq, 1);
+		outcome->events++;
+	}
+	if (scene->change != PEER_DIES)
+		meet(cast, 1);
+}
+
+static void receive_some(struct link *link, const struct ibv_mr *mr, unsigned from, unsigned to)
+{
+	for (; from < to; from++)
+		CHECK(!post_receive(link, mr, 1024 * from, from == COMPLETIONS ? 16 * KIB : 64, from));
+}
+
+static void target(struct cast *cast)
+{
+	const struct scene *scene = cast->argument;
+	struct outcome *outcome = scene->outcome;
+	char *memory = memory_make(MEMORY_MMAP, REGION_BYTES);
+	bool later = scene->change == NO_RECEIVE || scene->change == LATE_RECEIVE || scene->change == OWN_AGAIN ||
+		     scene->change == LONG_BETWEEN;
+	struct node node;
+	struct link link;
+	struct ibv_mr *mr;
+	struct ibv_wc wc;
+
+	begin(scene, &node, &link);
+	mr = region_make(&node, memory, REGION_BYTES, REMOTE_ALL);
+	link_set_region(&link, mr);
+	link_exchange(cast, 0, &link);
+	link_raise(&link, IBV_QPS_INIT);
+	receive_some(&link, mr, 0, later ? SENDS : COMPLETIONS);
+	link_raise(&link, IBV_QPS_RTS);
+	meet(cast, 0);
+	meet(cast, 0);
+	if (scene->change == PEER_DIES)
+		_exit(0);	/* closing nothing */
+	if (scene->change == PEER_FAILS)
+		move(&link, IBV_QPS_ERR);
+	if (scene->change == PEER_RESETS || scene->change == OWN_AGAIN)
+		move(&link, IBV_QPS_RESET);
+	if (scene->change == OWN_AGAIN) {
+		meet(cast, 0);
+		link_raise(&link, IBV_QPS_INIT);
+		receive_some(&link, mr, SENDS, COMPLETIONS);
+		link_raise(&link, IBV_QPS_RTS);
+	}
+	if (scene->change == LONG_BETWEEN) {
+		receive_some(&link, mr, COMPLETIONS, COMPLETIONS + 1);
+		receive_some(&link, mr, SENDS, COMPLETIONS);
+	}
+	meet(cast, 0);
+	if (scene->change == LATE_RECEIVE) {
+		usleep(20000);
+		receive_some(&link, mr, SENDS, COMPLETIONS);
+		meet(cast, 0);
+	}
+	meet(cast, 0);
+	while (outcome->received < COMPLETIONS && ibv_poll_cq(node.cq, 1, &wc) > 0) {
+		if (wc.wr_id >= COMPLETIONS)
+			continue;
+		outcome->receive_id[outcome->received] = wc.wr_id;
+		if (wc.status == IBV_WC_SUCCESS)
+			outcome->data[outcome->received] = memory[1024 * wc.wr_id];
+		outcome->receive_status[outcome->received++] = wc.status;
+	}
+}
+
+static void play(struct scene *scene, bool short_cut, struct outcome *outcome)
+{
+	actor_fn *const actor[] = { requester, target };
+	struct cast cast;
+
+	memset(scene->outcome, 0, sizeof(*outcome));
+	scene->short_cut = short_cut;
+	cast_start(&cast, 2, actor, scene);
+	cast_end(&cast, 30);
+	*outcome = *scene->outcome;
+}
+
+static void compare(void)
+{
+	struct scene scene = { 0 };
+	struct outcome long_way, short_cut;
+	unsigned n, differences = 0;
+
+	scene.outcome = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(scene.outcome != MAP_FAILED, "%m");
+	for (scene.change = 0; scene.change < CHANGES; scene.change++) {
+		play(&scene, false, &long_way);
+		play(&scene, true, &short_cut);
+		if (!memcmp(&long_way, &short_cut, sizeof(long_way)))
+			continue;
+		differences++;
+		say("%s:", change_name[scene.change]);
+		for (n = 0; n < COMPLETIONS; n++)
+			say("  %2u: posted %d and %d, completed %llu %s and %llu %s; "
+			    "received %u '%c' and %u '%c'", n,
+			    long_way.posted[n], short_cut.posted[n], (unsigned long long)long_way.id[n],
+			    ibv_wc_status_str(long_way.status[n]), (unsigned long long)short_cut.id[n],
+			    ibv_wc_status_str(short_cut.status[n]), long_way.receive_status[n], long_way.data[n],
+			    short_cut.receive_status[n], short_cut.data[n]);
+	}
+	CHECK(!differences, "%u differences", differences);
+}
+
+const struct hostile_case shortcut_cases[] = {
+	{ "shortcut", "a SEND is the same, whatever changed behind the one before it", compare },
+	{ 0 },
+};

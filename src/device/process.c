@@ -19,6 +19,7 @@
 #include "device/internal.h"
 #include "device/observer.h"
 #include "engine/injection.h"
+#include "mad/gsi.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "platform/thread_cpu.h"
@@ -176,6 +177,7 @@ static void subnet_ports_turn(struct source *source, bool ready, uint64_t now_ns
 {
 	struct hca *hca = source->owner;
 	enum subnet_watch watch;
+	struct subnet_gone gone;
 	unsigned again;
 
 	if (!hca->subnet)
@@ -187,6 +189,10 @@ static void subnet_ports_turn(struct source *source, bool ready, uint64_t now_ns
 		if (again & 1)
 			qp1_interface_changed(&hca->qp1, &change, now_ns);
 	}
+	while (subnet_take_gone(hca->subnet, &gone))
+		for (unsigned i = 0; i < sizeof(gone.lid) / sizeof(gone.lid[0]) && gone.lid[i]; i++)
+			qp1_remote_gone(&hca->qp1, &(struct gsi_remote){ .slot = gone.slot, .lid = gone.lid[i],
+									.lmc = gone.lmc[i] & 7 }, now_ns);
 	if (watch == SUBNET_WATCH)
 		source_watch(&hca->engine.source.all, &hca->subnet_data, subnet_fd(hca->subnet));
 	else if (watch == SUBNET_UNWATCH)

@@ -40,6 +40,8 @@
  *					the connection's slots, or for a group
  *	VIOLATION struct	->	a QP refused a packet for its key: counted at the port
  *				<-	CHANGED events, struct ctl_port: what a port is from now on
+ *				<-	GONE slot, struct ctl_gone: the program that had it has ended,
+ *					as a kernel tells the peers of its connections
  *	FOLD			->
  *				<-	FOLDED: what was tallied is counted, and all entries are free.
  *					Value 0: what was sent before is in the sockets of its
@@ -92,7 +94,7 @@ enum ctl_kind {
 	CTL_ATTACH, CTL_SLOT, CTL_GROUP, CTL_DATA, CTL_VIOLATION, CTL_ROUTE,
 	CTL_FOLD, CTL_ADDRESS, CTL_SERVICE,
 	CTL_TEXT = 64, CTL_PORT, CTL_END, CTL_CHANGED, CTL_NEIGHBOUR,
-	CTL_FOLDED,
+	CTL_FOLDED, CTL_GONE,
 };
 
 /* Of CHANGED: its value is a mask of 1 << event; 0: something else of the port is another. */
@@ -148,6 +150,12 @@ struct ctl_neighbour {
 	uint32_t hca, port;		/* of the node */
 	uint8_t ip[16], gid[16];	/* ip: zero if it has none */
 	uint32_t lid, state;		/* now */
+};
+
+/* GONE: of the node that had these LIDs, from each on so many (1 << LMC). */
+#define CTL_GONE_PORTS		8u
+struct ctl_gone {
+	uint16_t lid[CTL_GONE_PORTS], lmc[CTL_GONE_PORTS];	/* lid 0: there are no more */
 };
 
 enum { CTL_SERVICE_RELEASE, CTL_SERVICE_CLAIM, CTL_SERVICE_SERVE };

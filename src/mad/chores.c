@@ -181,6 +181,15 @@ void qp1_interface_changed(struct qp1 *qp1, const struct net_change *change, uin
 	end_calls(qp1);
 }
 
+void qp1_remote_gone(struct qp1 *qp1, const struct gsi_remote *remote, uint64_t now_ns)
+{
+	struct gsi *gsi = begin_calls(qp1);
+
+	if (gsi && gsi->ops->remote_gone)
+		gsi->ops->remote_gone(gsi->consumer, remote, now_ns);
+	end_calls(qp1);
+}
+
 void qp1_peer_lost(struct qp1 *qp1, struct qp *qp)
 {
 	atomic_store(&qp->peer_lost, true);

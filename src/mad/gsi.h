@@ -24,6 +24,13 @@
 
 struct net_change;
 
+/* A process at a node of a fabric that had these LIDs, from the first on 1 << lmc. */
+struct gsi_remote {
+	uint32_t slot;
+	uint16_t lid;
+	uint8_t lmc;
+};
+
 
 struct gsi;
 struct net;
@@ -31,7 +38,7 @@ struct qp1;
 
 /*
  * received() is called by the thread that makes progress, unreachable(), tick() and may_leave() by the worker,
- * all with engine->progress held; qp_failed(), peer_gone() and interface_changed() by the worker
+ * all with engine->progress held; qp_failed(), the *_gone() and interface_changed() by the worker
  * with qp1->calls held, never with engine->progress. All are short, do not block, and call nothing
  * but gsi_send(), gsi_set_deadline() and gsi_count().
  */
@@ -49,6 +56,8 @@ struct gsi_ops {
 	void (*peer_gone)(void *consumer, uint32_t slot, uint64_t now_ns);
 	/* An interface with an open device is gone, or has another MAC address. */
 	void (*interface_changed)(void *consumer, const struct net_change *change, uint64_t now_ns);
+	/* A process of a fabric that had the slot has ended: may be NULL. */
+	void (*remote_gone)(void *consumer, const struct gsi_remote *remote, uint64_t now_ns);
 	/* The process is about to end. False: something has to be said first, ask again. May be NULL. */
 	bool (*may_leave)(void *consumer, uint64_t now_ns);
 };

@@ -136,6 +136,17 @@ static void mad_peer_gone(void *consumer, uint32_t slot, uint64_t now_ns)
 	lock_release(&calling);
 }
 
+static void mad_remote_gone(void *consumer, const struct gsi_remote *remote, uint64_t now_ns)
+{
+	struct list *node;
+
+	lock_acquire(&calling);
+	list_for_each(node, &agents)
+		if (agent_of(node)->ops->remote_gone)
+			agent_of(node)->ops->remote_gone(agent_of(node)->owner, remote, now_ns);
+	lock_release(&calling);
+}
+
 /* ---- deadlines ---- */
 
 static void arm_locked(struct gsi *gsi) REQUIRES(deadlines)
@@ -192,6 +203,7 @@ static const struct gsi_ops consumer_ops = {
 	.tick = mad_tick,
 	.qp_failed = mad_qp_failed,
 	.peer_gone = mad_peer_gone,
+	.remote_gone = mad_remote_gone,
 	.interface_changed = mad_interface_changed,
 	.may_leave = mad_may_leave,
 };

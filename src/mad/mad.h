@@ -23,6 +23,7 @@ struct mad_ops {
 	void (*tick)(void *owner, uint64_t now_ns);
 	void (*qp_failed)(void *owner, uint32_t qpn, uint64_t now_ns);
 	void (*peer_gone)(void *owner, uint32_t slot, uint64_t now_ns);
+	void (*remote_gone)(void *owner, const struct gsi_remote *remote, uint64_t now_ns);
 	void (*interface_changed)(void *owner, const struct net_change *change, uint64_t now_ns);
 	bool (*may_leave)(void *owner, uint64_t now_ns);
 };

@@ -58,6 +58,9 @@ int qp1_receive_service(struct qp1 *qp1, struct datagram *datagram, uint8_t *buf
  */
 void qp1_interface_changed(struct qp1 *qp1, const struct net_change *change, uint64_t now_ns);
 void qp1_interfaces_changed(struct qp1 *qp1);
+/* A process of another node of the fabric has ended. */
+struct gsi_remote;
+void qp1_remote_gone(struct qp1 *qp1, const struct gsi_remote *remote, uint64_t now_ns);
 /* By the worker, when the process is about to end: all is said. */
 bool qp1_may_leave(struct qp1 *qp1, uint64_t now_ns);
 void qp1_peer_lost(struct qp1 *qp1, struct qp *qp) REQUIRES(qp->lock);

@@ -55,6 +55,34 @@ void subnet_note_change(struct subnet *subnet, uint64_t events, const struct ctl
 	atomic_store(&subnet->due, true);
 }
 
+void subnet_note_gone(struct subnet *subnet, uint64_t slot, const struct ctl_gone *said)
+{
+	_Static_assert(sizeof(said->lid) == sizeof(subnet->gone[0].lid), "as many ports");
+	struct subnet_gone *gone;
+
+	lock_acquire(&subnet->lock);
+	if (subnet->gone_count < SUBNET_GONE) {
+		gone = &subnet->gone[subnet->gone_count++];
+		gone->slot = (uint32_t)slot;
+		memcpy(gone->lid, said->lid, sizeof(gone->lid));
+		memcpy(gone->lmc, said->lmc, sizeof(gone->lmc));
+	}
+	lock_release(&subnet->lock);
+	atomic_store(&subnet->due, true);
+}
+
+bool subnet_take_gone(struct subnet *subnet, struct subnet_gone *gone)
+{
+	bool any;
+
+	lock_acquire(&subnet->lock);
+	any = subnet->gone_count;
+	if (any)
+		*gone = subnet->gone[--subnet->gone_count];
+	lock_release(&subnet->lock);
+	return any;
+}
+
 void subnet_note_end(struct subnet *subnet)
 {
 	if (!atomic_exchange(&subnet->up, false))
@@ -229,6 +257,7 @@ struct link *subnet_link(struct subnet *subnet)
 static void claim_take(void *context, const struct ctl_head *head, const char *body)
 {
 	struct subnet *subnet = context;
+	struct ctl_gone gone;
 	struct ctl_port port;
 
 	if (head->kind == CTL_CHANGED && head->bytes == sizeof(port)) {
@@ -237,6 +266,9 @@ static void claim_take(void *context, const struct ctl_head *head, const char *b
 		subnet_note_change(subnet, head->value, &port);
 	} else if (head->kind == CTL_FOLDED) {
 		plane_folded(&subnet->plane, head->value);
+	} else if (head->kind == CTL_GONE && head->bytes == sizeof(gone)) {
+		memcpy(&gone, body, sizeof(gone));
+		subnet_note_gone(subnet, head->value, &gone);
 	} else if (head->kind == CTL_DATA) {
 		drop_count(subnet->counters, DROP_LINK, 1);
 	}

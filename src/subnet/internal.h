@@ -13,6 +13,7 @@
 #define ENDS_MAX 8u /* ports of a node's HCAs */
 #define RECEIVE_MAX 16u
 #define SUBNET_ADDRESSES 32u /* of a node */
+#define SUBNET_GONE 64u /* programs that have ended, between two turns; of more their peers are not told */
 #define MESSAGE_MAX (sizeof(struct ctl_head) + CTL_PACKET_MAX)
 
 enum { PORT_STATE_DOWN = 1, PORT_STATE_ACTIVE = 4, PHYS_POLLING = 2 };
@@ -99,6 +100,9 @@ struct subnet {
 	struct subnet_address own[SUBNET_ADDRESSES] GUARDED_BY_MEMBER(lock);
 	unsigned own_count GUARDED_BY_MEMBER(lock);
 
+	struct subnet_gone gone[SUBNET_GONE] GUARDED_BY_MEMBER(lock); /* not told yet */
+	unsigned gone_count GUARDED_BY_MEMBER(lock);
+
 	uint8_t *buffer; /* [RECEIVE_MAX][MESSAGE_MAX], of who receives */
 	struct subnet_plane plane;
 };
@@ -113,6 +117,8 @@ static inline uint16_t lid_mask(uint32_t address)
 struct subnet_end *subnet_find_end(struct subnet *subnet, uint16_t port);
 /* What a CHANGED says; any thread. */
 void subnet_note_change(struct subnet *subnet, uint64_t events, const struct ctl_port *port);
+/* A GONE; any thread. */
+void subnet_note_gone(struct subnet *subnet, uint64_t slot, const struct ctl_gone *said);
 /* The connection has ended; any thread. */
 void subnet_note_end(struct subnet *subnet);
 /* Do packets of that group to the port come back to us? */

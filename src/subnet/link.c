@@ -266,6 +266,7 @@ static bool take_packet(struct subnet *subnet, const struct ctl_head *head, uint
 static bool take_message(struct subnet *subnet, uint8_t *message, size_t bytes,
 			 struct datagram *datagram)
 {
+	struct ctl_gone gone;
 	struct ctl_port port;
 	struct ctl_head head;
 
@@ -283,6 +284,10 @@ static bool take_message(struct subnet *subnet, uint8_t *message, size_t bytes,
 		memcpy(&port, message, sizeof(port));
 		subnet_bound_port(&port);
 		subnet_note_change(subnet, head.value, &port);
+	}
+	if (head.kind == CTL_GONE && head.bytes == sizeof(gone)) {
+		memcpy(&gone, message, sizeof(gone));
+		subnet_note_gone(subnet, head.value, &gone);
 	}
 	return false;
 }

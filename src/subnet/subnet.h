@@ -101,6 +101,12 @@ enum subnet_watch { SUBNET_WATCH_AS_IS, SUBNET_WATCH, SUBNET_UNWATCH };
 bool subnet_is_due(const struct subnet *subnet);
 uint64_t subnet_deadline_ns(const struct subnet *subnet);
 unsigned subnet_turn(struct subnet *subnet, struct net *net, uint64_t now_ns, enum subnet_watch *watch);
+/* A program that has ended: its slot, and what its node had as LIDs. False: no more. */
+struct subnet_gone {
+	uint32_t slot;
+	uint16_t lid[8], lmc[8];
+};
+bool subnet_take_gone(struct subnet *subnet, struct subnet_gone *gone);
 /* struct ib_way's port. */
 uint16_t subnet_port_at(const struct subnet *subnet, unsigned place);
 int subnet_fd(const struct subnet *subnet);

@@ -181,10 +181,35 @@ static void data_slot_show(struct data_plane *plane, uint32_t slot)
 	plane_set_slot(plane->image, slot, owner);
 }
 
+/* All programs are told, of whatever node: who of them has a peer there knows it. */
+static void data_tell_gone(struct attached *attached, uint32_t slot)
+{
+	struct data_plane *plane = attached->visitor->room->plane;
+	struct data_host *host = attached->host;
+	struct ctl_gone gone = { { 0 } };
+	struct list *at, *of;
+	unsigned ports = 0;
+
+	for (unsigned i = 0; i < host->ports && ports < CTL_GONE_PORTS; i++)
+		if (host->port[i].last.lid) {
+			gone.lid[ports] = (uint16_t)host->port[i].last.lid;
+			gone.lmc[ports++] = (uint16_t)host->port[i].last.lmc;
+		}
+	list_for_each(at, &plane->hosts) {
+		struct data_host *other = list_entry(at, struct data_host, node);
+
+		list_for_each(of, &other->attached)
+			if (list_entry(of, struct attached, node) != attached)
+				visitor_answer(list_entry(of, struct attached, node)->visitor, CTL_GONE,
+					       0, slot, &gone, sizeof(gone));
+	}
+}
+
 static void data_slots_release(struct attached *attached)
 {
 	for (unsigned i = 0; i < attached->slots; i++) {
 		attached->host->slot[attached->slot[i]] = NULL;
+		data_tell_gone(attached, attached->slot[i]);
 		data_slot_show(attached->visitor->room->plane, attached->slot[i]);
 	}
 	attached->slots = 0;

@@ -284,6 +284,26 @@ static void agent_qp_failed(void *owner, uint32_t qpn, uint64_t now_ns)
 	agent_unlock();
 }
 
+/* As agent_peer_gone(): of a peer behind a fabric, by the LID that its packets go to. */
+static void agent_remote_gone(void *owner, const struct gsi_remote *remote, uint64_t now_ns)
+{
+	struct list *node, *following;
+
+	agent_lock();
+	for (node = agent.endpoints.next; agent.protocol && node != &agent.endpoints; node = following) {
+		struct endpoint *endpoint = list_entry(node, struct endpoint, node);
+
+		following = node->next;
+		if (!endpoint_is_ib(endpoint) || !endpoint->connection ||
+		    (endpoint->path.dlid ^ remote->lid) >> remote->lmc ||
+		    !endpoint->terms.remote_qpn || qpn_slot(endpoint->terms.remote_qpn) != remote->slot)
+			continue;
+		explain_peer_ended(endpoint);
+		provider_of(endpoint)->peer_died(endpoint, now_ns);
+	}
+	agent_unlock();
+}
+
 static void agent_peer_gone(void *owner, uint32_t slot, uint64_t now_ns)
 {
 	struct list *bucket, *node, *following;
@@ -349,6 +369,7 @@ static const struct mad_ops mad_agent_ops = {
 	.tick = agent_tick,
 	.qp_failed = agent_qp_failed,
 	.peer_gone = agent_peer_gone,
+	.remote_gone = agent_remote_gone,
 	.interface_changed = agent_interface_changed,
 	.may_leave = agent_may_leave,
 };

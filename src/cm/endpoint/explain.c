@@ -188,10 +188,11 @@ void explain_peer_ended(const struct endpoint *endpoint)
 {
 	char text[ADDRESS_BYTES];
 
-	explain("the peer of the id (%s, to %s) was a process of this host that has ended: it "
+	explain("the peer of the id (%s, to %s) was a process of %s that has ended: it "
 			"was killed, has crashed, or "
 		"exited without rdma_disconnect", state_name(endpoint->state),
-		address_text(&endpoint->destination, text, sizeof(text)));
+		address_text(&endpoint->destination, text, sizeof(text)),
+		endpoint_is_ib(endpoint) ? "a node of the fabric" : "this host");
 }
 
 static const char *const event_names[ENDPOINT_EVENTS] = {

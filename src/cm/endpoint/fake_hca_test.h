@@ -45,6 +45,9 @@ static struct {
 	unsigned looks;			/* for it */
 	unsigned sent_locked;		/* messages sent with agent.lock held, by whatever thread */
 	struct gsi_claim *claimed;
+	const struct mad_ops *sa_ops;	/* of the second agent */
+	bool by_fabric;			/* 10.7.7.1 is vb_ib0, LID 4; 10.7.7.2 is behind the fabric */
+	struct net_ib_port ib;		/* what that port is now */
 } fake;
 
 int hca_get_qp1(struct qp1 **qp1)
@@ -59,9 +62,14 @@ void hca_put_qp1(struct qp1 *qp1)
 int mad_open(struct qp1 *qp1, unsigned class, const struct mad_ops *ops, void *owner,
 	     struct mad_agent **opened)
 {
+	fake.opened++;
+	if (class != MAD_CLASS_CM) {
+		fake.sa_ops = ops;
+		*opened = &fake.agent;
+		return 0;
+	}
 	fake.ops = ops;
 	fake.owner = owner;
-	fake.opened++;
 	fake.deadline_ns = TIME_NEVER;
 	fake.first = fake.last = 0;
 	*opened = &fake.agent;
@@ -204,30 +212,49 @@ bool net_neighbour_answers(struct net *unused, const struct net_gid *source, con
 	return !fake.silent || memcmp(silent, destination, 16);
 }
 
-/* No fabric. */
+/* ---- a port of a fabric, if there is one ---- */
+
+#define FAKE_IB_PORT	0x0001u
+
 bool net_has_ib(const struct net *unused)
 {
-	return false;
+	return fake.by_fabric;
 }
 
 bool net_ib_port(struct net *unused, uint16_t ib_port, struct net_ib_port *now)
 {
-	return false;
+	*now = fake.ib;
+	return ib_port == FAKE_IB_PORT;
 }
 
 unsigned net_ib_pkey_index(const struct net_ib_port *now, uint16_t pkey)
 {
+	for (unsigned i = 0; i < now->pkeys; i++)
+		if (!((now->pkey[i] ^ pkey) & 0x7fff))
+			return i;
 	return PKEY_TABLE_SIZE;
 }
 
 int net_find_ib_way(struct net *unused, struct net_way *way)
 {
-	return ENOENT;
+	uint8_t here[16], there[16];
+
+	fake_address("10.7.7.1", here);
+	fake_address("10.7.7.2", there);
+	if (!fake.by_fabric || (memcmp(way->destination, there, 16) && way->destination[12] != 239))
+		return ENOENT;
+	memcpy(way->source, here, 16);
+	memcpy(way->gid, (uint8_t [16]){ 0xfe, 0x80, [15] = 2 }, 16);
+	way->port = (struct net_gid){ .device = "vb_ib0", .guid = 1, .port = 1, .gid = fake.ib.gid,
+				      .active_mtu = IBV_MTU_4096, .pkey = fake.ib.pkey[0], .link = ROUTE_IB,
+				      .ib_port = FAKE_IB_PORT };
+	memcpy(way->port.address, here, 16);
+	return 0;
 }
 
 bool net_has_interfaces(void)
 {
-	return true;
+	return !fake.by_fabric;
 }
 
 const char *net_describe_devices(struct net *unused, char *text, size_t bytes)

@@ -96,6 +96,7 @@ static void group_joined(void *owner, const struct sa_answer *answer)
 		group_explain(group, wrong ? wrong : sa_status_text(answer->status));
 		err = EINVAL;
 	} else if (again && got.mlid != group->record->mlid) {
+		group->joined = true;	/* to be left */
 		group_explain(group, "after the subnet manager asked for it again the group has another LID");
 		err = ENETRESET;
 	} else {

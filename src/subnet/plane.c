@@ -127,9 +127,9 @@ void plane_folded(struct subnet_plane *plane, uint64_t waiting)
 
 static bool plane_is_unreliable(const struct datagram *datagram)
 {
-	unsigned service = datagram->data[0] >> 5;
+	const struct opcode *op = opcode_get(datagram->data[0]);
 
-	return service == SERVICE_UC || service == SERVICE_UD;
+	return op && (op->service == SERVICE_UC || op->service == SERVICE_UD);
 }
 
 static void plane_ask(const struct subnet_end *end, uint32_t address,

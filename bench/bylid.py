@@ -8,9 +8,9 @@ without one?
     bench/bylid.py --datagrams      UD and UC, too
 
 Debian packages: opensm, perftest, infiniband-diags. The programs without a fabric share memory, as
-packets alone: VERBATIM_MEMORY=ring. Runs alternate. Beside them: the processor time of the fabric's
-process meanwhile, in ticks of 10 ms, and the packets that came to host3, as perfquery tells. Needs
-an interface with an address: lo is enough.
+packets alone: VERBATIM_MEMORY=ring. Runs alternate, and each program has a processor. Beside
+them: the processor time of the fabric's process meanwhile, in ticks of 10 ms, and the packets that
+came to host3, as perfquery tells. Needs an interface with an address: lo is enough.
 """
 import argparse
 import os
@@ -92,11 +92,13 @@ class Fabric:
 def measure(words, column, environments, roce):
     """A number of the client's table."""
     port = free_port()
-    count = '5000' if '_lat' in words else '3000'
+    count = '5000' if '_lat' in words else '20000'
     command = [VERBATIM, 'run'] + words.split() + ['-F', '-p', port, '-n', count]
     if roce:
         command += ['-x', '1']
-    server = subprocess.Popen(command, env=environments[0], stdout=subprocess.PIPE,
+    processors = sorted(os.sched_getaffinity(0))
+    pinned = [['taskset', '-c', str(processors[at])] + command for at in (0, -1)]
+    server = subprocess.Popen(pinned[0], env=environments[0], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True)
     try:
         end = time.monotonic() + PATIENCE_S
@@ -104,7 +106,7 @@ def measure(words, column, environments, roce):
             if server.poll() is not None or time.monotonic() > end:
                 sys.exit('%s: the server: %s' % (words, server.communicate()[0]))
             time.sleep(0.01)
-        client = subprocess.run(command + ['127.0.0.1'], env=environments[1], capture_output=True, text=True,
+        client = subprocess.run(pinned[1] + ['127.0.0.1'], env=environments[1], capture_output=True, text=True,
                                 timeout=PATIENCE_S)
         server.communicate(timeout=PATIENCE_S)
     finally:

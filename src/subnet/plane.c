@@ -30,7 +30,7 @@
 
 #define FOLD_NS 1000000u /* between attempts, where receivers are slow */
 
-static void plane_unmap(struct subnet_plane *plane)
+static void plane_unmap(struct subnet_plane *plane) REQUIRES(plane->lock)
 {
 	memory_release(plane->image, plane->image_bytes, -1);
 	memory_release(plane->tally, sizeof(struct tally), -1);
@@ -55,7 +55,9 @@ void plane_begin(struct subnet_plane *plane)
 
 void plane_end(struct subnet_plane *plane)
 {
+	lock_acquire(&plane->lock);
 	plane_unmap(plane);
+	lock_release(&plane->lock);
 	lock_destroy(&plane->lock);
 }
 
@@ -205,7 +207,7 @@ bool plane_choose(struct subnet *subnet, const struct subnet_end *end, uint32_t 
 	bool fast = false;
 
 	plane_ask(end, address, datagram, &question);
-	lock_acquire(&plane->lock);
+	lock_acquire(&subnet->plane.lock);
 	if (channel != SUBNET_NO_CHANNEL)
 		route = plane_find(subnet, slot, &question);
 	if (route && plane_is_in_order(subnet, slot, channel, datagram)) {
@@ -226,7 +228,7 @@ bool plane_choose(struct subnet *subnet, const struct subnet_end *end, uint32_t 
 			plane->peer[slot].unreliable = plane->relayed;
 		plane->leaving++;
 	}
-	lock_release(&plane->lock);
+	lock_release(&subnet->plane.lock);
 	return fast;
 }
 

@@ -136,8 +136,10 @@ static void what_is_no_path_is_a_route_error(void **test)
 
 static void a_path_can_be_given(void **test)
 {
-	struct ibv_path_data data = { .flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL,
-				      .path = { .mtu = IBV_MTU_1024, .pkey = htobe16(0x8005), .slid = htobe16(LID) } };
+	struct ibv_path_data data = {
+		.flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL,
+		.path = { .mtu = IBV_MTU_1024, .pkey = htobe16(0x8005), .slid = htobe16(LID) },
+	};
 	struct endpoint *endpoint = create();
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT };
 	int mask;

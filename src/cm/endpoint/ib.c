@@ -28,20 +28,22 @@ uint16_t ib_default_pkey(const struct net_ib_port *now)
 	return index < now->pkeys ? now->pkey[index] : PKEY_DEFAULT;
 }
 
-void ib_explain_silence(const char *call, const struct endpoint *endpoint, const struct sa_answer *answer)
+void ib_explain_silence(bool joining, const struct endpoint *endpoint, const struct sa_answer *answer)
 {
+	const char *call = joining ? "rdma_join_multicast" : "rdma_resolve_route";
+	const char *event = joining ? "MULTICAST_ERROR" : "ROUTE_ERROR";
 	const struct net_gid *port = &endpoint->port->gid;
 	struct net_ib_port now;
 
 	if (!explaining() || !net_ib_port(gsi_net(agent.gsi), port->ib_port, &now))
 		return;
 	if (now.state != IBV_PORT_ACTIVE || !now.sm_lid)
-		explain_about(call, OF_NOTHING,
+		explain_about(event, OF_NOTHING,
 			      "%s: port %u of %s is not Active: no subnet manager has brought it up, so nobody "
 			      "can be asked for a path or a group: is opensm running, and the cable plugged? "
 			      "(verbatim fabric FILE --sm)", call, port->port, port->device);
 	else
-		explain_about(call, OF_NOTHING,
+		explain_about(event, OF_NOTHING,
 			      "%s: the subnet manager at LID %u does not answer%s: it was ended or killed, or "
 			      "the way to it is cut (sminfo; verbatim route); or it is busy: give the call more "
 			      "time", call, now.sm_lid, answer->sent ? "" : " to what could not be sent");
@@ -117,7 +119,7 @@ static void explain_no_path(const struct endpoint *endpoint, const char *why)
 	char gid[INET6_ADDRSTRLEN];
 
 	inet_ntop(AF_INET6, endpoint->path.dgid.raw, gid, sizeof(gid));
-	explain_about("rdma_resolve_route", OF_NOTHING,
+	explain_about("ROUTE_ERROR", OF_NOTHING,
 		      "rdma_resolve_route: no path to GID %s with P_Key 0x%04x: %s: is the peer's port Active, "
 		      "and is it in that partition (one of both as a full member)? (verbatim fabric --say "
 		      "show; saquery PR; smpquery pkeys)", gid, ib_pkey(endpoint), why);
@@ -128,7 +130,7 @@ static int ib_not_a_member(const struct endpoint *endpoint)
 {
 	const struct net_gid *port = &endpoint->port->gid;
 
-	explain_about("rdma_resolve_route", OF_NOTHING,
+	explain_about("ROUTE_ERROR", OF_NOTHING,
 		      "rdma_resolve_route: port %u of %s is in no partition 0x%04x: its table has no such P_Key "
 		      "(smpquery pkeys): name another one in sib_pkey, or give the port this one in opensm's "
 		      "partitions.conf", port->port, port->device, ib_pkey(endpoint) & 0x7fff);
@@ -160,7 +162,7 @@ int ib_path_answered(struct endpoint *endpoint, const struct ib_path_record *ask
 	const char *wrong = NULL;
 
 	if (answer->outcome == SA_TIMED_OUT) {
-		ib_explain_silence("rdma_resolve_route", endpoint, answer);
+		ib_explain_silence(false, endpoint, answer);
 		return ETIMEDOUT;
 	}
 	if (answer->outcome == SA_ANSWERED)

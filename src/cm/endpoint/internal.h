@@ -386,8 +386,8 @@ int ib_path_ask(const struct endpoint *endpoint, struct ib_path_record *asked, u
 /* The path is taken. 0; ETIMEDOUT, EINVAL, explained. */
 int ib_path_answered(struct endpoint *endpoint, const struct ib_path_record *asked,
 		     const struct sa_answer *answer) REQUIRES(agent.lock);
-/* Nobody answered @call's question: why. */
-void ib_explain_silence(const char *call, const struct endpoint *endpoint,
+/* Nobody answered the question for a path, or to join a group: why. */
+void ib_explain_silence(bool joining, const struct endpoint *endpoint,
 			const struct sa_answer *answer) REQUIRES(agent.lock);
 /* Where messages of connection management go to. */
 void ib_describe_way(const struct endpoint *endpoint, struct mad_address *to) REQUIRES(agent.lock);

@@ -66,7 +66,7 @@ static void group_explain(const struct membership *group, const char *why)
 	char gid[INET6_ADDRSTRLEN];
 
 	inet_ntop(AF_INET6, group->mgid.raw, gid, sizeof(gid));
-	explain_about("rdma_join_multicast", OF_NOTHING,
+	explain_about("MULTICAST_ERROR", OF_NOTHING,
 		      "rdma_join_multicast: MGID %s with P_Key 0x%04x: %s: is the "
 		      "port in that partition, and does the group have the same Q_Key, MTU and rate? "
 		      "(saquery -g; smpquery pkeys)", gid, group->record->p_key, why);
@@ -90,7 +90,7 @@ static void group_joined(void *owner, const struct sa_answer *answer)
 	if (answer->outcome == SA_ANSWERED)
 		wrong = sa_group_read(answer->record, group->record, &got);
 	if (answer->outcome == SA_TIMED_OUT) {
-		ib_explain_silence("rdma_join_multicast", group->endpoint, answer);
+		ib_explain_silence(true, group->endpoint, answer);
 		err = ETIMEDOUT;
 	} else if (answer->outcome == SA_REFUSED || wrong) {
 		group_explain(group, wrong ? wrong : sa_status_text(answer->status));
@@ -130,7 +130,7 @@ static void group_of_all_answered(void *owner, const struct sa_answer *answer)
 	group->query = NULL;
 	sa_group_broadcast(asked.p_key, asked.mgid);
 	if (answer->outcome == SA_TIMED_OUT) {
-		ib_explain_silence("rdma_join_multicast", group->endpoint, answer);
+		ib_explain_silence(true, group->endpoint, answer);
 		post_joined(group->endpoint, group, ETIMEDOUT);
 		return;
 	}

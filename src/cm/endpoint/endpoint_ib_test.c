@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Endpoints at a port of a fabric, over a faked link: what is asked of subnet administration, and what follows. */
+/*
+ * Endpoints at a port of a fabric, over a faked link: what is asked of subnet administration, and what
+ * follows.
+ */
 #include "cm/endpoint/fake_peers_test.h"
 
 #include "base/bytes.h"
@@ -59,9 +62,10 @@ static void sa_answers(const uint8_t *question, uint16_t status, enum record kin
 	fake.sa_ops->received(NULL, &from, &header, mad, clock_now_ns());
 }
 
-static const struct ib_path_record path = { .dgid = { 0xfe, 0x80, [15] = 2 }, .sgid = { 0xfe, 0x80, [15] = 1 },
-					    .dlid = PEER, .slid = LID, .p_key = 0xffff, .sl = 6, .mtu = IBV_MTU_2048,
-					    .rate = IBV_RATE_100_GBPS, .packet_life_time = 14 };
+static const struct ib_path_record path = {
+	.dgid = { 0xfe, 0x80, [15] = 2 }, .sgid = { 0xfe, 0x80, [15] = 1 }, .dlid = PEER, .slid = LID,
+	.p_key = 0xffff, .sl = 6, .mtu = IBV_MTU_2048, .rate = IBV_RATE_100_GBPS, .packet_life_time = 14,
+};
 
 static void resolve_by_fabric(struct endpoint *endpoint)
 {
@@ -134,6 +138,11 @@ static void what_is_no_path_is_a_route_error(void **test)
 	expect_none();
 }
 
+static int give_path(struct endpoint *endpoint, const struct ibv_path_data *data)
+{
+	return endpoint_set_option(endpoint, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, data, sizeof(*data));
+}
+
 static void a_path_can_be_given(void **test)
 {
 	struct ibv_path_data data = {
@@ -145,10 +154,9 @@ static void a_path_can_be_given(void **test)
 	int mask;
 
 	resolve_by_fabric(endpoint);
-	assert_int_equal(endpoint_set_option(endpoint, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &data, sizeof(data)),
-			 EINVAL);	/* no LID */
+	assert_int_equal(give_path(endpoint, &data), EINVAL);	/* no LID */
 	data.path.dlid = htobe16(PEER);
-	assert_int_equal(endpoint_set_option(endpoint, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &data, sizeof(data)), 0);
+	assert_int_equal(give_path(endpoint, &data), 0);
 	take(RDMA_CM_EVENT_ROUTE_RESOLVED);
 	assert_int_equal(endpoint_qp_attributes(endpoint, &attr, &mask), 0);
 	assert_int_equal(attr.pkey_index, 1);

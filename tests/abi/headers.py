@@ -5,9 +5,11 @@ Headers compile alone:  headers.py ROOT CC
 
   - those of the distribution that programs use, in C and (where a compiler is there) C++, so that
     what is compiled against them here is what programs see;
-  - each of src/, so that no file depends on the order of its #include lines.
+  - each of src/, so that no file depends on the order of its #include lines: those that no source file has first,
+    since a build has compiled the others so.
 """
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,10 +28,19 @@ def errors(compiler, language, include, options):
 
 
 def own_headers(root):
-    for path, _, names in sorted(os.walk(os.path.join(root, 'src'))):
-        for name in sorted(names):
-            if name.endswith('.h'):
-                yield '"%s"' % os.path.relpath(os.path.join(path, name), os.path.join(root, 'src'))
+    """Those of src/ whose #include is no source file's first line of code."""
+    sources = [os.path.join(path, name) for path, _, names in sorted(os.walk(os.path.join(root, 'src')))
+               for name in sorted(names)]
+    first = set()
+    for source in sources:
+        with open(source, encoding='utf-8', errors='replace') as text:
+            begin = re.search(r'^#\s*(?:include "([^"]+)"|\w+)|^\w', text.read(), re.M) \
+                if source.endswith('.c') else None
+        first.add(begin and begin.group(1))
+    for source in sources:
+        name = os.path.relpath(source, os.path.join(root, 'src'))
+        if name.endswith('.h') and name not in first:
+            yield '"%s"' % name
 
 
 def main():

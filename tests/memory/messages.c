@@ -339,7 +339,7 @@ static bool stop_once(const char *mode, end_fn *left, end_fn *right, unsigned de
 
 static bool a_receiver_that_was_stopped_gets_nothing_torn_or_twice(void)
 {
-	unsigned i, stops = long_run ? 120 : 12;
+	unsigned i, stops = long_run ? 120 : 6;
 
 	for (i = 0; i < stops; i++)
 		if (!stop_once(modes[i % 3], sends_to_one_that_is_stopped, is_stopped,
@@ -418,7 +418,7 @@ static void takes_long_ones(struct end *end, void *argument)
 
 static bool a_receiver_stopped_in_the_middle_of_a_copy_tears_nothing(void)
 {
-	unsigned i, stops = long_run ? 60 : 10;
+	unsigned i, stops = long_run ? 60 : 5;
 
 	for (i = 0; i < stops; i++)
 		if (!stop_once(modes[i % 2], sends_long_ones, takes_long_ones, i * 7919 % 3000, 0))

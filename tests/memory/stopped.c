@@ -461,7 +461,8 @@ static bool write_to_stopped(const char *mode, bool without_right)
 
 enum first_call { CHANGES_ACCESS, DEREGISTERS, DESTROYS, FIRST_CALLS };
 #define EARLY 8u
-#define ROUNDS 20u	/* the worker may be faster than the call, or in the middle of the last message */
+/* The worker may be faster than the call, or in the middle of the last message. */
+#define ROUNDS (long_run ? 20u : 5u)
 
 /* Whatever it does first when it goes on, what was completed is there. */
 static void stops_itself(struct end *end, void *argument)

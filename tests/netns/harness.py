@@ -152,7 +152,7 @@ def usual_topologies(place, chosen):
             'veth9000': lambda: lab.veth(place, 9000)}
 
 
-def run_topology(tap, name, make, modules, select, chosen):
+def run_topology(tap, name, make, modules, select, long_alone, chosen):
     """Every chosen case on one topology."""
     first = re.match(r'\^?\(?(lo(?:, \w+ \w+)?|veth\d+):', chosen.filter)
     if first and first[1] != name:
@@ -166,7 +166,8 @@ def run_topology(tap, name, make, modules, select, chosen):
         for case in filter(None, (select(case) for module in modules
                                   for case in module.cases(topology))):
             full = f'{name}: {case.name}'
-            if not (case.quick or chosen.long) or not re.search(chosen.filter, full):
+            quick = case.quick and not (long_alone and long_alone.search(full))
+            if not (quick or chosen.long) or not re.search(chosen.filter, full):
                 continue
             if chosen.list:
                 print(full)
@@ -183,7 +184,8 @@ def find_verify(chosen):
     return os.path.abspath(path) if os.access(path, os.X_OK) else None
 
 
-def main(description, modules, variants=None):
+def main(description, modules, variants=None, long_alone=None):
+    """@long_alone: a regex of lines that the quick part does not have, whatever their modules say."""
     chosen = parse(description)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     tap = Tap()
@@ -204,7 +206,7 @@ def main(description, modules, variants=None):
         place.variables['VERBATIM_CHECK'] = 'report=' + os.path.abspath(chosen.checked)
     try:
         for name, make, select in topologies(place, chosen, variants):
-            run_topology(tap, name, make, modules, select, chosen)
+            run_topology(tap, name, make, modules, select, long_alone, chosen)
         return 0 if chosen.list else tap.end()
     finally:
         if tap.failed or chosen.keep:

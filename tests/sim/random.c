@@ -18,7 +18,7 @@
 #include "story.h"
 
 #ifdef SIM_SANITIZED
-#define SEEDS_USUAL	150u
+#define SEEDS_USUAL	60u
 #define SEEDS_LONG	5000u
 #else
 #define SEEDS_USUAL	1200u

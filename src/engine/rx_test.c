@@ -429,20 +429,31 @@ static void a_qp_of_an_interface_takes_nothing_by_lid(void **state)
 	expect_dropped(COUNTER_RX_ADDRESS);
 }
 
-static void what_comes_by_lid_is_for_no_other_process_and_not_for_qp1(void **state)
+static void by_lid_to(uint32_t qpn)
 {
-	static const uint32_t others[] = { 1, (uint32_t)(OTHER_SLOT_BY_LID << QP_INDEX_BITS) };
+	struct datagram *datagram = arrive_by_lid(PORT_1, LID_OF_PEER);
 
+	datagram->bytes = 0;
+	append(datagram, qpn, PEER_PSN, 64);
+}
+
+static void what_comes_by_lid_is_for_no_other_process(void **state)
+{
 	connect_by_lid();
-	for (unsigned i = 0; i < 2; i++) {
-		struct datagram *datagram = arrive_by_lid(PORT_1, LID_OF_PEER);
-
-		datagram->bytes = 0;
-		append(datagram, others[i], PEER_PSN, 64);
-		expect_dropped(COUNTER_RX_QPN);
-	}
+	by_lid_to(OTHER_SLOT_BY_LID << QP_INDEX_BITS);
+	expect_dropped(COUNTER_RX_QPN);
 	assert_int_equal(fake.management, 0);
 	assert_int_equal(counted(COUNTER_RX_FOREIGN), 0);
+}
+
+/* The fabric hands them to the process that they are for. */
+static void mads_by_lid_are_for_those_above(void **state)
+{
+	connect_by_lid();
+	by_lid_to(QPN_GSI);
+	receive_all();
+	assert_int_equal(fake.management, 1);
+	assert_int_equal(counted(COUNTER_RX_QPN), 0);
 }
 
 int main(void)
@@ -454,7 +465,8 @@ int main(void)
 		RX_TEST(of_a_packet_by_lid_the_link_looks_at_the_icrc),
 		RX_TEST(a_packet_by_lid_of_another_port_or_peer_is_dropped),
 		RX_TEST(a_qp_of_an_interface_takes_nothing_by_lid),
-		RX_TEST(what_comes_by_lid_is_for_no_other_process_and_not_for_qp1),
+		RX_TEST(what_comes_by_lid_is_for_no_other_process),
+		RX_TEST(mads_by_lid_are_for_those_above),
 		RX_TEST(what_is_wrong_is_counted_and_dropped),
 		RX_TEST(another_partition_is_not_ours),
 		RX_TEST(a_batch_is_taken_apart),

@@ -34,7 +34,7 @@ struct image_head {
 	uint64_t node_offset, port_offset;
 	_Atomic uint32_t epoch;		/* moves after each change */
 	_Atomic uint32_t relay;		/* all goes by the fabric's process: it shows packets */
-	/* The host + 1 of the program that has a slot; 0: nobody; IMAGE_NONE: several have it. */
+	/* The host + 1 of the program that has a slot, or had it last; 0: nobody; IMAGE_NONE: several have it. */
 	_Atomic uint32_t slot[IMAGE_SLOTS];
 };
 

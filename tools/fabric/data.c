@@ -164,7 +164,11 @@ void data_attach(struct visitor *visitor, uint32_t node)
 
 /* ---- slots ---- */
 
-/* Which host's program the image says to have a slot. */
+/*
+ * Which host's program the image says to have a slot: that of one that has ended as well, until
+ * another one claims it. What it has sent may still lie in the memory that it shared with a peer,
+ * who looks here whether it is believed.
+ */
 static void data_slot_show(struct data_plane *plane, uint32_t slot)
 {
 	uint32_t owner = 0;
@@ -178,7 +182,8 @@ static void data_slot_show(struct data_plane *plane, uint32_t slot)
 		if (host->slot[slot])
 			owner = owner ? IMAGE_NONE : host->number + 1;
 	}
-	plane_set_slot(plane->image, slot, owner);
+	if (owner)
+		plane_set_slot(plane->image, slot, owner);
 }
 
 /* All programs are told, of whatever node: who of them has a peer there knows it. */

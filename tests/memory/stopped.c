@@ -459,6 +459,87 @@ static bool write_to_stopped(const char *mode, bool without_right)
 	return good;
 }
 
+/* ---- a WRITE to where a SEND goes that was posted before it ---- */
+
+/* Between them both ends have met, so that each post may take the shortest way there is. */
+static void takes_both(struct end *end, void *argument)
+{
+	struct ibv_wc wc;
+	char byte;
+
+	end_open(end, SLOT * RECEIVES, ALL_ACCESS);
+	end->timeout = SHORT_TIMEOUT;
+	end_connect(end);
+	warm_sends(end);
+	CHECK(!post_receive_of(end, 1, SLOT, end->mr->lkey), "%m");
+	CHECK(!post_receive_of(end, 1, SLOT, end->mr->lkey), "%m");
+	meet(end);
+	CHECK(hear(end->peer, &byte, 1)); /* it has gone on, and both requests are done */
+	CHECK(get(end, &wc, LIMIT_S) && !wc.status, "the first SEND");
+	CHECK(get(end, &wc, LIMIT_S) && !wc.status, "the second SEND");
+	CHECK(end->memory[SLOT] == 'w' && end->memory[SLOT + 63] == 'w', "the WRITE was there before the SEND");
+	CHECK(end->memory[SLOT + 64] == 's', "the SEND is not there");
+	meet(end);
+	end_close(end);
+}
+
+static void sends_and_writes(struct end *end, void *argument)
+{
+	struct ibv_wc wc;
+	unsigned i;
+	char byte;
+
+	end_open(end, SLOT * RECEIVES, ALL_ACCESS);
+	end->timeout = SHORT_TIMEOUT;
+	end_connect(end);
+	warm_sends(end);
+	memset(end->memory, 's', SLOT);
+	memset(end->memory + SLOT, 'w', SLOT);
+	meet(end);
+	for (i = 0; i < 4; i++)		/* its key is known, and nothing goes as packets */
+		CHECK(!transfer(end, IBV_WR_RDMA_WRITE, SLOT, 64, SLOT * 2), "a WRITE before");
+	tell(end->test, "s", 1);
+	CHECK(hear(end->test, &byte, 1)); /* it is stopped */
+	CHECK(!post(end, IBV_WR_SEND, 0, 128, 0, 0), "%m");
+	CHECK(!post(end, IBV_WR_SEND, 0, 128, 0, 1), "%m");
+	CHECK(!post(end, IBV_WR_RDMA_WRITE, SLOT, 64, SLOT, 2), "%m");
+	usleep(50000);
+	tell(end->test, "c", 1);
+	CHECK(hear(end->test, &byte, 1)); /* it goes on */
+	for (i = 0; i < 3; i++)
+		CHECK(get(end, &wc, LIMIT_S) && !wc.status && wc.wr_id == i, "request %u", i);
+	tell(end->peer, "g", 1);
+	meet(end);
+	end_close(end);
+}
+
+static bool a_write_is_not_there_before_the_sends_before_it(void)
+{
+	static const char *const shared[] = {"mapped", "auto", "copy"};
+	unsigned i;
+	bool good;
+	char byte;
+
+	for (i = 0; i < 3; i++) {
+		struct pair pair;
+
+		pair_start(&pair, shared[i], sends_and_writes, takes_both, NULL);
+		good = hear(pair.socket[LEFT], &byte, 1);
+		pair_stop(&pair, RIGHT);
+		if (good)
+			tell(pair.socket[LEFT], "t", 1);
+		good = good && hear(pair.socket[LEFT], &byte, 1);
+		kill(pair.pid[RIGHT], SIGCONT);
+		if (good)
+			tell(pair.socket[LEFT], "g", 1);
+		if (!pair_end(&pair, 30) || !good) {
+			printf("# mode %s\n", shared[i]);
+			return false;
+		}
+	}
+	return true;
+}
+
 enum first_call { CHANGES_ACCESS, DEREGISTERS, DESTROYS, FIRST_CALLS };
 #define EARLY 8u
 /* The worker may be faster than the call, or in the middle of the last message. */
@@ -658,6 +739,7 @@ int main(int argc, char **argv)
 		TEST(warm_sends_are_completed_meanwhile),
 		TEST(and_arrive_although_their_sender_is_gone),
 		TEST(warm_writes_behind_sends_are_completed_meanwhile),
+		TEST(a_write_is_not_there_before_the_sends_before_it),
 		TEST(writes_that_would_fail_are_not_completed),
 		TEST(and_arrive_before_what_it_calls_next),
 		TEST(what_its_sender_gave_up_is_no_drop),

@@ -508,7 +508,7 @@ bool get(struct end *end, struct ibv_wc *wc, double limit_s)
 			at = now();
 			if (at > begin + limit_s)
 				return false;
-			if (at > begin + 0.05)	/* what takes so long is somebody else's turn: the processor is theirs */
+			if (at > begin + 0.05)	/* it is another's turn */
 				usleep(200);
 			else
 				sched_yield();

@@ -418,7 +418,6 @@ static void agent_sa_count(void *host, int counter)
 
 static const struct sa_ops sa_ops = { .send = agent_sa_send, .count = agent_sa_count };
 
-
 /* ---- start and stop ---- */
 
 static void forget_in_child(void)

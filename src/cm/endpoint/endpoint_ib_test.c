@@ -225,6 +225,27 @@ static void a_group_has_a_lid_and_is_left(void **test)
 	endpoint_destroy(endpoint);
 }
 
+static void the_port_stays_in_a_group_until_its_last_id_leaves(void **test)
+{
+	struct endpoint *first = create_ud(), *second = create_ud();
+	struct endpoint *both[] = { first, second };
+	struct ib_mc_member_record group;
+	union ibv_gid gid;
+	uint16_t lid;
+
+	for (unsigned i = 0; i < 2; i++) {
+		resolve_by_fabric(both[i]);
+		sa_answers(join_group(both[i], NULL, &group), 0, RECORD_MC_MEMBER_RECORD, &group);
+		take(RDMA_CM_EVENT_MULTICAST_JOIN);
+	}
+	assert_int_equal(endpoint_leave(first, ip("239.7.7.7", 0), &gid, &lid), 0);
+	assert_true(fake.first == fake.last);		/* nothing is sent */
+	assert_int_equal(endpoint_leave(second, ip("239.7.7.7", 0), &gid, &lid), 0);
+	expect_asked(sent(), MAD_METHOD_DELETE, 0x38);
+	endpoint_destroy(first);
+	endpoint_destroy(second);
+}
+
 static void a_join_that_fails_is_told(void **test)
 {
 	struct endpoint *endpoint = create_ud();
@@ -287,6 +308,7 @@ int main(void)
 		fabric_test(what_is_no_path_is_a_route_error),
 		fabric_test(a_path_can_be_given),
 		fabric_test(a_group_has_a_lid_and_is_left),
+		fabric_test(the_port_stays_in_a_group_until_its_last_id_leaves),
 		fabric_test(a_join_that_fails_is_told),
 		fabric_test(a_program_that_ended_disconnects),
 	};

@@ -15,7 +15,6 @@
 #include "wire/packet.h"
 #include "wire/smp.h"
 
-
 #define GROUP_TIMEOUT_NS	3000000000u
 
 /* ---- messages to the administration ---- */
@@ -266,12 +265,31 @@ static void ib_group_left(void *owner, const struct sa_answer *answer)
 {
 }
 
+/* To subnet administration the port is the member: it stays while another id is one, or asks to be. */
+static bool ib_group_is_shared(const struct membership *group) REQUIRES(agent.lock)
+{
+	struct list *node;
+
+	list_for_each(node, &agent.endpoints) {
+		const struct endpoint *endpoint = list_entry(node, struct endpoint, node);
+		const struct membership *other = endpoint_is_ib(endpoint) ? endpoint->groups : NULL;
+
+		for (; other; other = other->next)
+			if (other != group && (other->joined || other->query) &&
+			    endpoint->port->gid.ib_port == group->endpoint->port->gid.ib_port &&
+			    other->record->join_state & group->record->join_state &&
+			    !memcmp(other->mgid.raw, group->mgid.raw, sizeof(group->mgid.raw)))
+				return true;
+	}
+	return false;
+}
+
 void ib_group_free(struct membership *group)
 {
 	if (group->query)
 		sa_cancel(group->query);
 	group->query = NULL;
-	if (group->joined)
+	if (group->joined && !ib_group_is_shared(group))
 		ib_group_ask(group, MAD_METHOD_DELETE, group->record,
 			     SA_GROUP_MGID | SA_GROUP_PORT_GID | SA_GROUP_JOIN_STATE, ib_group_left);
 	free(group->record);

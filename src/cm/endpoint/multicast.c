@@ -107,6 +107,8 @@ static void group_joined(void *owner, const struct sa_answer *answer)
 		memcpy(group->mgid.raw, got.mgid, sizeof(got.mgid));
 		group->joined = true;
 		err = qkey_set(group->endpoint, got.q_key);
+		if (err)
+			group_explain(group, "its Q_Key is not the one that the id has");
 	}
 	if (err || !again)
 		post_joined(group->endpoint, group, err);

@@ -27,6 +27,7 @@
 #include "wire/cm_message.h"
 #include "wire/ib_packet.h"
 #include "wire/opcode.h"
+#include "wire/sa.h"
 #include "wire/smp.h"
 
 #define TID_OF_SLOT	0x80000000u	/* agents have lower ones */
@@ -51,8 +52,6 @@ struct gmp_member {
 	uint8_t sl, join_state;
 	uint8_t mgid[16], port_gid[16];
 };
-
-enum { SA_RECORD = 56, SA_COMPONENTS = 48, JOIN_COMPONENTS = 0x10003 };
 
 /* ---- memberships ---- */
 
@@ -106,14 +105,18 @@ static bool is_member_record(const uint8_t mad[MAD_BYTES])
 	       get_be16(mad + 16) == record_layout(RECORD_MC_MEMBER_RECORD)->attribute;
 }
 
-/* The manager has answered a join: the program is a member. */
-static void member_granted(struct attached *attached, const struct data_port *port,
-			   const uint8_t mad[MAD_BYTES], const struct fabric_address *from)
+/* The manager, and nobody else, has answered a join: the program is a member. */
+static void member_granted(struct room *room, struct attached *attached,
+			   const struct data_port *port, const uint8_t mad[MAD_BYTES],
+			   const struct fabric_address *from)
 {
 	struct ib_mc_member_record record;
+	struct fabric_port_info info;
 	struct gmp_member *member;
 
-	if (!is_member_record(mad) || mad[3] != MAD_METHOD_GET_RESPONSE || get_be16(mad + 4))
+	if (!is_member_record(mad) || mad[3] != MAD_METHOD_GET_RESPONSE || get_be16(mad + 4) ||
+	    !fabric_port_info(room->fabric, port->node, port->last.number, &info) ||
+	    from->lid != info.sm_lid)
 		return;
 	record_read(RECORD_MC_MEMBER_RECORD, mad + SA_RECORD, &record);
 	if (!record.join_state || memcmp(record.port_gid, port->last.gid[0], sizeof(record.port_gid)))
@@ -151,20 +154,20 @@ static void member_leave(struct room *room, const struct gmp_member *member)
 	const struct fabric_address to = { .lid = member->lid, .sl = member->sl, .qpn = QPN_GSI,
 					   .qkey = QKEY_GSI,
 					   .pkey_index = member_pkey_index(room, member->node, member->port) };
-	const struct ib_mc_member_record record = { .join_state = member->join_state };
-	struct ib_mc_member_record whole = record;
+	struct ib_mc_member_record record = { .join_state = member->join_state };
 	const struct mad_header header = {
-		.base_version = MAD_BASE_VERSION, .class = MAD_CLASS_ADMINISTRATION, .class_version = 2,
-		.method = MAD_METHOD_DELETE, .transaction_id = (uint64_t)TID_OF_NOBODY << 32 | 1,
+		.base_version = MAD_BASE_VERSION, .class = MAD_CLASS_ADMINISTRATION,
+		.class_version = SA_CLASS_VERSION, .method = MAD_METHOD_DELETE,
+		.transaction_id = (uint64_t)TID_OF_NOBODY << 32 | 1,
 		.attribute_id = record_layout(RECORD_MC_MEMBER_RECORD)->attribute,
 	};
 	uint8_t mad[MAD_BYTES] = { 0 };
 
-	memcpy(whole.mgid, member->mgid, sizeof(whole.mgid));
-	memcpy(whole.port_gid, member->port_gid, sizeof(whole.port_gid));
+	memcpy(record.mgid, member->mgid, sizeof(record.mgid));
+	memcpy(record.port_gid, member->port_gid, sizeof(record.port_gid));
 	mad_write(&header, mad);
-	put_be64(mad + SA_COMPONENTS, JOIN_COMPONENTS);
-	record_write(RECORD_MC_MEMBER_RECORD, &whole, mad + SA_RECORD);
+	put_be64(mad + SA_COMPONENTS, SA_GROUP_MGID | SA_GROUP_PORT_GID | SA_GROUP_JOIN_STATE);
+	record_write(RECORD_MC_MEMBER_RECORD, &record, mad + SA_RECORD);
 	fabric_send(room->fabric, member->node, member->port, mad, &to, room->now_us);
 }
 
@@ -296,7 +299,7 @@ bool gmp_deliver(struct room *room, uint32_t node, uint32_t port, const uint8_t 
 	visitor = host->slot[tid & ~TID_OF_SLOT];
 	if (!visitor)
 		return true;		/* nobody waits any more */
-	member_granted(visitor->attached, at, mad, from);
+	member_granted(room, visitor->attached, at, mad, from);
 	gmp_write(room, visitor, at, mad, from);
 	return true;
 }
@@ -477,6 +480,9 @@ void gmp_service(struct visitor *asker, uint32_t node, const struct ctl_service 
 
 	if (!visitor || visitor->pid != asker->pid || visitor->uid != asker->uid)
 		return visitor_end(asker, EPERM, 0, "the slot is not this program's");
+	/* Another family would meet no claim of a neighbour, and yet get its requests. */
+	if (asked->family && asked->family != 4 && asked->family != 6)
+		return visitor_end(asker, EINVAL, 0, "a service has family 4, 6 or 0, for both");
 	err = service_address(room, host, asked->address, &wanted);
 	if (!err && asked->what == CTL_SERVICE_CLAIM) {
 		err = service_claim(host, visitor, &wanted);

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Questions to subnet administration: sa.h. The MAD (15.2.1.1):
- *
- *	0 header  24 RMPP header, 0: one MAD is all  36 SM_Key  44 attribute offset
- *	48 component mask  56 .. 255 record
- */
+/* Questions to subnet administration: sa.h. What the MAD has where: wire/sa.h. */
 #include "cm/sa/sa.h"
 
 #include <errno.h>
@@ -19,12 +14,8 @@
 
 #define BUCKETS		256u
 #define RMPP_FLAGS	26u		/* bit 0: active */
-#define COMPONENT_MASK	48u
-#define RECORD		56u
 #define FIRST_WAIT_NS	40000000u	/* an answer takes less than a millisecond, if the SA has time */
 #define LAST_WAIT_NS	1000000000u
-
-_Static_assert(RECORD + SA_RECORD_BYTES == MAD_BYTES, "the rest of the MAD");
 
 struct sa_query {
 	struct timer timer;		/* first */
@@ -122,12 +113,11 @@ int sa_ask(struct sa *sa, const struct sa_question *question,
 	   void (*done)(void *owner, const struct sa_answer *answer), void *owner, uint64_t now_ns,
 	   struct sa_query **asked)
 {
-	const struct mad_header header = {
+	struct mad_header header = {
 		.base_version = MAD_BASE_VERSION, .class = MAD_CLASS_ADMINISTRATION,
 		.class_version = SA_CLASS_VERSION, .method = question->method,
 		.attribute_id = record_layout(question->record)->attribute,
 	};
-	struct mad_header with_tid = header;
 	struct sa_query *query;
 
 	if (sa->pending == SA_PENDING_MAX)
@@ -141,7 +131,7 @@ int sa_ask(struct sa *sa, const struct sa_question *question,
 		sa->last_tid++;
 	while (!sa->last_tid || sa_find(sa, sa->last_tid));
 	query->sa = sa;
-	query->tid = with_tid.transaction_id = sa->last_tid;
+	query->tid = header.transaction_id = sa->last_tid;
 	query->port = question->port;
 	query->done = done;
 	query->owner = owner;
@@ -149,9 +139,9 @@ int sa_ask(struct sa *sa, const struct sa_question *question,
 	query->end_ns = now_ns + question->timeout_ns;
 	if (query->end_ns < now_ns)
 		query->end_ns = TIME_NEVER - 1;
-	mad_write(&with_tid, query->mad);
-	put_be64(query->mad + COMPONENT_MASK, question->components);
-	record_write(question->record, question->value, query->mad + RECORD);
+	mad_write(&header, query->mad);
+	put_be64(query->mad + SA_COMPONENTS, question->components);
+	record_write(question->record, question->value, query->mad + SA_RECORD);
 	timer_init(&query->timer);
 	list_add_tail(&sa->bucket[query->tid % BUCKETS], &query->node);
 	sa->pending++;
@@ -168,9 +158,9 @@ static uint8_t method_of_answer(uint8_t method)
 }
 
 static bool query_is_answered_by(const struct sa_query *query, uint16_t port, uint16_t lid,
-		      const struct mad_header *header, const uint8_t *mad)
+				 const struct mad_header *header, const uint8_t *mad)
 {
-	return query && query->lid && query->port == port && query->lid == lid &&
+	return query->lid && query->port == port && query->lid == lid &&
 	       header->class == MAD_CLASS_ADMINISTRATION && header->class_version == SA_CLASS_VERSION &&
 	       header->method == method_of_answer(query->mad[3]) &&
 	       header->attribute_id == get_be16(query->mad + 16) && !(mad[RMPP_FLAGS] & 1);
@@ -179,7 +169,7 @@ static bool query_is_answered_by(const struct sa_query *query, uint16_t port, ui
 enum drop sa_receive(struct sa *sa, uint16_t port, uint16_t lid, const uint8_t mad[MAD_BYTES],
 		     uint64_t now_ns)
 {
-	struct sa_answer answer = { .outcome = SA_ANSWERED, .sent = true, .record = mad + RECORD };
+	struct sa_answer answer = { .outcome = SA_ANSWERED, .sent = true, .record = mad + SA_RECORD };
 	struct sa_query *query = NULL;
 	struct mad_header header;
 

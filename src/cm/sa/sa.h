@@ -21,9 +21,8 @@
 #include "tracepoint/drop.h"
 #include "wire/mad.h"
 #include "wire/record.h"
+#include "wire/sa.h"
 
-#define SA_CLASS_VERSION	2u
-#define SA_RECORD_BYTES		200u	/* of a MAD, behind the header of the class */
 #define SA_PENDING_MAX		65536u
 
 struct sa;
@@ -83,19 +82,6 @@ void sa_tick(struct sa *sa, uint64_t now_ns);
 const char *sa_status_text(uint16_t status);
 
 /* ---- record.c ---- */
-
-/* A bit a component, in the order of the record (15.2.5.16, 15.2.5.17). */
-enum sa_path_component {
-	SA_PATH_SERVICE_ID = 3, SA_PATH_DGID = 1 << 2, SA_PATH_SGID = 1 << 3,
-	SA_PATH_TCLASS = 1 << 10, SA_PATH_REVERSIBLE = 1 << 11, SA_PATH_NUMB_PATH = 1 << 12,
-	SA_PATH_PKEY = 1 << 13, SA_PATH_QOS_CLASS = 1 << 14,
-};
-enum sa_group_component {
-	SA_GROUP_MGID = 1, SA_GROUP_PORT_GID = 1 << 1, SA_GROUP_QKEY = 1 << 2, SA_GROUP_TCLASS = 1 << 6,
-	SA_GROUP_PKEY = 1 << 7, SA_GROUP_SL = 1 << 12, SA_GROUP_FLOW_LABEL = 1 << 13,
-	SA_GROUP_JOIN_STATE = 1 << 16,
-};
-enum sa_join_state { SA_JOIN_FULL = 1, SA_JOIN_NON = 2, SA_JOIN_SEND_ONLY = 4, SA_JOIN_SEND_ONLY_FULL = 8 };
 
 /*
  * A record of an answer, if it is one for what was asked. NULL; else what is wrong with it. Numbers

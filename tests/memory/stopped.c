@@ -322,13 +322,15 @@ static void sends_to_stopped(struct end *end, void *argument)
 	end_close(end);
 }
 
-static bool send_to_stopped(const char *mode, enum way_out way_out)
+/* RIGHT is stopped where it listens to LEFT, from when LEFT says that it is ready until it says that it has done. */
+static bool stop_right(const char *mode, void (*left)(struct end *, void *), void (*right)(struct end *, void *),
+		       void *argument)
 {
 	struct pair pair;
 	bool good;
 	char byte;
 
-	pair_start(&pair, mode, sends_to_stopped, stopped_with_receives, &way_out);
+	pair_start(&pair, mode, left, right, argument);
 	good = hear(pair.socket[LEFT], &byte, 1);
 	pair_stop(&pair, RIGHT);
 	if (good)
@@ -339,7 +341,16 @@ static bool send_to_stopped(const char *mode, enum way_out way_out)
 		tell(pair.socket[LEFT], "g", 1);
 	good = pair_end(&pair, 30) && good;
 	if (!good)
-		printf("# mode %s, way %d\n", mode, way_out);
+		printf("# mode %s\n", mode);
+	return good;
+}
+
+static bool send_to_stopped(const char *mode, enum way_out way_out)
+{
+	bool good = stop_right(mode, sends_to_stopped, stopped_with_receives, &way_out);
+
+	if (!good)
+		printf("# way %d\n", way_out);
 	return good;
 }
 
@@ -440,22 +451,10 @@ static void writes_to_stopped(struct end *end, void *argument)
 
 static bool write_to_stopped(const char *mode, bool without_right)
 {
-	struct pair pair;
-	bool good;
-	char byte;
+	bool good = stop_right(mode, writes_to_stopped, stopped_and_written_to, &without_right);
 
-	pair_start(&pair, mode, writes_to_stopped, stopped_and_written_to, &without_right);
-	good = hear(pair.socket[LEFT], &byte, 1);
-	pair_stop(&pair, RIGHT);
-	if (good)
-		tell(pair.socket[LEFT], "t", 1);
-	good = good && hear(pair.socket[LEFT], &byte, 1);
-	kill(pair.pid[RIGHT], SIGCONT);
-	if (good)
-		tell(pair.socket[LEFT], "g", 1);
-	good = pair_end(&pair, 30) && good;
-	if (!good)
-		printf("# mode %s%s\n", mode, without_right ? ", without the right" : "");
+	if (!good && without_right)
+		printf("# without the right\n");
 	return good;
 }
 
@@ -515,29 +514,9 @@ static void sends_and_writes(struct end *end, void *argument)
 
 static bool a_write_is_not_there_before_the_sends_before_it(void)
 {
-	static const char *const shared[] = {"mapped", "auto", "copy"};
-	unsigned i;
-	bool good;
-	char byte;
-
-	for (i = 0; i < 3; i++) {
-		struct pair pair;
-
-		pair_start(&pair, shared[i], sends_and_writes, takes_both, NULL);
-		good = hear(pair.socket[LEFT], &byte, 1);
-		pair_stop(&pair, RIGHT);
-		if (good)
-			tell(pair.socket[LEFT], "t", 1);
-		good = good && hear(pair.socket[LEFT], &byte, 1);
-		kill(pair.pid[RIGHT], SIGCONT);
-		if (good)
-			tell(pair.socket[LEFT], "g", 1);
-		if (!pair_end(&pair, 30) || !good) {
-			printf("# mode %s\n", shared[i]);
-			return false;
-		}
-	}
-	return true;
+	return stop_right("mapped", sends_and_writes, takes_both, NULL) &&
+	       stop_right("auto", sends_and_writes, takes_both, NULL) &&
+	       stop_right("copy", sends_and_writes, takes_both, NULL);
 }
 
 enum first_call { CHANGES_ACCESS, DEREGISTERS, DESTROYS, FIRST_CALLS };

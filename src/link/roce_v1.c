@@ -90,15 +90,26 @@ struct v1_link {
 #define IF_EQUAL(value, then, otherwise) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), (then), (otherwise))
 #define IF_LESS(value, then, otherwise) BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, (value), (otherwise), (then))
 #define PACKET_TYPE	((uint32_t)SKF_AD_OFF + SKF_AD_PKTTYPE)
+#define PACKET_INTERFACE ((uint32_t)SKF_AD_OFF + SKF_AD_IFINDEX)
+#define PACKET_TAGGED	((uint32_t)SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT)
 #define NEXT_HEADER_AT	20u
 #define DEST_QPN_AT	58u	/* a byte of others, then 24 bits */
 
-/* What all have in common, then the QPN; the last two instructions are "no" and "yes". */
-static int v1_filter(const struct v1_link *v1, int fd, enum v1_socket which, bool groups)
+/*
+ * What all have in common, then the QPN; the last two instructions are "no" and "yes". A socket that is bound to an
+ * interface is also shown the frames of the VLANs (and bonds) above it: these are for sockets of their own.
+ */
+static int v1_filter(const struct v1_link *v1, uint32_t interface, int fd, enum v1_socket which, bool groups)
 {
 	const struct sock_filter head[] = {
 		LOAD_HALF(12),
 		IF_EQUAL(ETHERTYPE_ROCE, 1, 0),
+		RETURN(0),
+		LOAD_WORD(PACKET_INTERFACE),
+		IF_EQUAL(interface, 1, 0),
+		RETURN(0),
+		LOAD_WORD(PACKET_TAGGED),
+		IF_EQUAL(0, 1, 0),
 		RETURN(0),
 		LOAD_WORD(PACKET_TYPE),
 		which == V1_GROUPS ? (struct sock_filter)IF_EQUAL(PACKET_OUTGOING, 1, 0) :
@@ -140,8 +151,12 @@ static bool v1_has_groups(const struct v1_link *v1, uint32_t interface)
 /* Slots or groups have changed. */
 static void v1_renew_filters(const struct v1_link *v1)
 {
-	for (unsigned i = 0; i < v1->ports; i++)
-		(void)v1_filter(v1, v1->port[i].fd[V1_DATA], V1_DATA, v1_has_groups(v1, v1->port[i].interface));
+	for (unsigned i = 0; i < v1->ports; i++) {
+		const struct v1_port *port = &v1->port[i];
+
+		(void)v1_filter(v1, port->interface, port->fd[V1_DATA], V1_DATA,
+				v1_has_groups(v1, port->interface));
+	}
 }
 
 /* ---- sockets ---- */
@@ -164,7 +179,7 @@ static int v1_socket_open(const struct v1_link *v1, uint32_t interface, enum v1_
 
 	if (fd < 0)
 		return errno;
-	err = v1_filter(v1, fd, which, v1_has_groups(v1, interface) || which == V1_GROUPS);
+	err = v1_filter(v1, interface, fd, which, v1_has_groups(v1, interface) || which == V1_GROUPS);
 	if (!err && bind(fd, (const struct sockaddr *)&address, sizeof(address)))
 		err = errno;
 	if (!err && which == V1_GSI && setsockopt(fd, SOL_PACKET, PACKET_FANOUT, &fanout, sizeof(fanout)))

@@ -619,13 +619,14 @@ unsigned rx_poll(struct engine *engine, uint64_t now_ns)
 		receive_link(&receiver, engine->local.channel_link);
 		ring_done(engine->local.channel_link);
 	}
-	if (sockets_are_due(&receiver))
+	if (sockets_are_due(&receiver)) {
 		receive_link(&receiver, engine->links[ROUTE_ROCE_V2]);
-	for (i = ROUTE_ROCE_V2 + 1; i < ROUTE_LINK_COUNT; i++)
-		if (engine->links[i] && i != ROUTE_IB) {
-			call_shield();
-			receive_link(&receiver, engine->links[i]);
-		}
+		for (i = ROUTE_ROCE_V2 + 1; i < ROUTE_LINK_COUNT; i++)
+			if (engine->links[i] && i != ROUTE_IB) {
+				call_shield();
+				receive_link(&receiver, engine->links[i]);
+			}
+	}
 	if (engine->links[ROUTE_IB] && fabric_is_due(&receiver))
 		receive_fabric(&receiver);
 	if (loopback_pending(engine->loopback))

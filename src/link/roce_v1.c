@@ -307,9 +307,14 @@ static bool mac_of_link_local(const uint8_t gid[16], uint8_t mac[6])
 	return true;
 }
 
+static struct v1_neighbour *v1_neighbour_place(struct v1_link *v1, uint32_t interface, const uint8_t gid[16])
+{
+	return &v1->neighbour[(ip_addr_hash(gid) ^ interface) % NEIGHBOURS];
+}
+
 static struct v1_neighbour *v1_neighbour(struct v1_link *v1, uint32_t interface, const uint8_t gid[16])
 {
-	struct v1_neighbour *entry = &v1->neighbour[(ip_addr_hash(gid) ^ interface) % NEIGHBOURS];
+	struct v1_neighbour *entry = v1_neighbour_place(v1, interface, gid);
 
 	if (entry->interface != interface || memcmp(entry->gid, gid, 16)) {
 		*entry = (struct v1_neighbour){ .interface = interface };
@@ -357,16 +362,21 @@ static bool v1_find_mac(struct v1_link *v1, const struct datagram *datagram, uin
 	return found;
 }
 
-/* A packet that came from there: for those that the kernel has not looked for. */
+/*
+ * A packet that came from there: for those that the kernel has not looked for. It may be forged, and takes no
+ * place of what the kernel has said.
+ */
 static void v1_learn(struct v1_link *v1, const struct datagram *datagram, const uint8_t mac[6])
 {
-	struct v1_neighbour *entry;
+	struct v1_neighbour *entry = v1_neighbour_place(v1, datagram->interface, datagram->source);
 
 	lock_acquire(&v1->lock);
-	entry = v1_neighbour(v1, datagram->interface, datagram->source);
-	if (!entry->has_mac) {
-		memcpy(entry->mac, mac, 6);
-		entry->has_mac = true;
+	if (!entry->asked_ns) {
+		entry = v1_neighbour(v1, datagram->interface, datagram->source);
+		if (!entry->has_mac) {
+			memcpy(entry->mac, mac, 6);
+			entry->has_mac = true;
+		}
 	}
 	lock_release(&v1->lock);
 }
@@ -475,13 +485,12 @@ static bool v1_take(struct v1_link *v1, const struct v1_port *port, uint8_t *fra
 	return true;
 }
 
-/* Returns how many, at most @max of them. */
-static unsigned v1_receive_from(struct v1_link *v1, const struct v1_port *port, int fd, struct datagram *datagram,
-				unsigned max)
+/* At most @max. False: there may be more. */
+static bool v1_receive_from(struct v1_link *v1, const struct v1_port *port, int fd, struct datagram *datagram,
+			    unsigned max, unsigned *received)
 {
 	struct mmsghdr message[BATCH];
 	struct iovec iov[BATCH];
-	unsigned count = 0;
 	int got;
 
 	max = max < BATCH ? max : BATCH;
@@ -491,15 +500,19 @@ static unsigned v1_receive_from(struct v1_link *v1, const struct v1_port *port, 
 	}
 	got = recvmmsg(fd, message, max, MSG_DONTWAIT, NULL);
 	for (int i = 0; i < got; i++)
-		count += v1_take(v1, port, v1->buffer[i], message[i].msg_len, &datagram[count]);
-	return count;
+		*received += v1_take(v1, port, v1->buffer[i], message[i].msg_len, &datagram[*received]);
+	return got < (int)max;
 }
 
-/* The buffers are those of one socket: the next one has its turn in the next call. */
+/*
+ * The buffers are those of one socket. It is the first one to be looked at in the next call, too, but who floods it
+ * does not keep others from their turn.
+ */
 static int v1_receive(struct link *link, struct datagram *datagram, unsigned max, unsigned *received)
 {
 	struct v1_link *v1 = v1_of(link);
 	unsigned i, all = v1->ports * V1_SOCKETS;
+	bool empty = false;
 
 	*received = 0;
 	for (i = 0; i < all && !*received; i++) {
@@ -507,10 +520,10 @@ static int v1_receive(struct link *link, struct datagram *datagram, unsigned max
 		const struct v1_port *port = &v1->port[at / V1_SOCKETS];
 
 		if (port->fd[at % V1_SOCKETS] >= 0)
-			*received = v1_receive_from(v1, port, port->fd[at % V1_SOCKETS], datagram, max);
+			empty = v1_receive_from(v1, port, port->fd[at % V1_SOCKETS], datagram, max, received);
 	}
-	if (*received)
-		v1->next--;		/* there may be more: it is looked at again */
+	if (*received && empty)
+		v1->next--;
 	return 0;
 }
 

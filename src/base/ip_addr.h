@@ -71,6 +71,17 @@ static inline bool ip_addr_is_link_local(const uint8_t address[16])
 					  ip_addr_is_link_local_ipv6(address);
 }
 
+/* The MAC address that a link-local address with an EUI-64 was made of (RFC 4291, appendix A). False: there is none. */
+static inline bool ip_addr_link_local_mac(const uint8_t address[16], uint8_t mac[6])
+{
+	if (!ip_addr_is_link_local_ipv6(address) || address[11] != 0xff || address[12] != 0xfe)
+		return false;
+	memcpy(mac, address + 8, 3);
+	memcpy(mac + 3, address + 13, 3);
+	mac[0] ^= 0x02;
+	return true;
+}
+
 /* ff00::/8, 224.0.0.0/4. */
 static inline bool ip_addr_is_multicast(const uint8_t address[16])
 {

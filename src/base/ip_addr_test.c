@@ -58,6 +58,20 @@ static void each_question_has_its_addresses(void **state)
 }
 
 /* FNV-1a as others compute it: processes of other builds join the same groups. */
+static void a_link_local_address_may_have_a_mac_address(void **state)
+{
+	static const uint8_t of_mac[16] = { 0xfe, 0x80, [8] = 0x02, 0x11, 0x22, 0xff, 0xfe, 0x33, 0x44, 0x55 };
+	static const uint8_t of_privacy[16] = { 0xfe, 0x80, [8] = 0x02, 0x11, 0x22, 0xff, 0xfd, 0x33, 0x44, 0x55 };
+	static const uint8_t global[16] = { 0x20, 0x01, [8] = 0x02, 0x11, 0x22, 0xff, 0xfe, 0x33, 0x44, 0x55 };
+	static const uint8_t expected[6] = { 0x00, 0x11, 0x22, 0x33, 0x44, 0x55 };
+	uint8_t mac[6];
+
+	assert_true(ip_addr_link_local_mac(of_mac, mac));
+	assert_memory_equal(mac, expected, 6);
+	assert_false(ip_addr_link_local_mac(of_privacy, mac));
+	assert_false(ip_addr_link_local_mac(global, mac));
+}
+
 static void the_hash_is_the_same_everywhere(void **state)
 {
 	static const char text[] = "Verbatim RoCEv2!";
@@ -74,6 +88,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_question_has_its_addresses),
+		cmocka_unit_test(a_link_local_address_may_have_a_mac_address),
 		cmocka_unit_test(the_hash_is_the_same_everywhere),
 	};
 

@@ -296,17 +296,6 @@ int roce_v1_set_ports(struct link *link, const struct roce_v1_port *ports, unsig
 
 /* ---- neighbours ---- */
 
-/* fe80::/64 with an EUI-64 that was made of a MAC address: it is in there. */
-static bool mac_of_link_local(const uint8_t gid[16], uint8_t mac[6])
-{
-	if (!ip_addr_is_link_local_ipv6(gid) || gid[11] != 0xff || gid[12] != 0xfe)
-		return false;
-	memcpy(mac, gid + 8, 3);
-	memcpy(mac + 3, gid + 13, 3);
-	mac[0] ^= 0x02;
-	return true;
-}
-
 static struct v1_neighbour *v1_neighbour_place(struct v1_link *v1, uint32_t interface, const uint8_t gid[16])
 {
 	return &v1->neighbour[(ip_addr_hash(gid) ^ interface) % NEIGHBOURS];
@@ -334,7 +323,7 @@ static bool v1_find_mac(struct v1_link *v1, const struct datagram *datagram, uin
 		roce_v1_group_mac(datagram->destination, mac);
 		return true;
 	}
-	if (mac_of_link_local(datagram->destination, mac))
+	if (ip_addr_link_local_mac(datagram->destination, mac))
 		return true;
 	now_ns = clock_now_ns();
 	lock_acquire(&v1->lock);

@@ -17,8 +17,6 @@
 #include "base/counters.h"
 #include "link/link.h"
 
-#define ETHERTYPE_ROCE	0x8915
-
 /* An interface, and the GIDs that packets to it may be for. */
 struct roce_v1_port {
 	uint32_t interface;
@@ -38,8 +36,6 @@ int roce_v1_set_ports(struct link *link, const struct roce_v1_port *ports, unsig
 
 #define ROCE_V1_HEADERS	54u	/* Ethernet and GRH */
 
-/* The Ethernet address of a group: 33:33 and the last four bytes of the MGID (A16.5.1). */
-void roce_v1_group_mac(const uint8_t mgid[16], uint8_t mac[6]);
 /* Writes the headers for @datagram, and its ICRC, for which its data has room. */
 void roce_v1_write(struct datagram *datagram, const uint8_t source[6], const uint8_t destination[6],
 		   uint8_t headers[ROCE_V1_HEADERS]);

@@ -14,12 +14,6 @@
 #define MAC_BYTES	6u
 #define LNH_AT		1u	/* in the LRH, whose other fields the ICRC does not see */
 
-void roce_v1_group_mac(const uint8_t mgid[16], uint8_t mac[6])
-{
-	mac[0] = mac[1] = 0x33;
-	memcpy(mac + 2, mgid + 12, 4);
-}
-
 void roce_v1_write(struct datagram *datagram, const uint8_t source[6], const uint8_t destination[6],
 		   uint8_t headers[ROCE_V1_HEADERS])
 {

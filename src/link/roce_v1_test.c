@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "link/roce_v1.h"
+#include "wire/ib_packet.h"
 #include "wire/packet.h"
 
 /* 192.0.2.1 -> 192.0.2.2, class 0x20, label 0xabcde, hop limit 64; RC SEND Only, QPN 0x123456, "RoCE v1!". */

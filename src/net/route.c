@@ -267,17 +267,12 @@ static void resolve_v1_inside(struct net *net, const uint8_t gid[16], const uint
 	memcpy(route->destination, both ? dgid : on_ipv4, 16);
 }
 
-/* A link-local GID has the MAC address in it; that of others the kernel has to know. */
-static bool has_mac(const uint8_t gid[16])
-{
-	return ip_addr_is_link_local_ipv6(gid) && gid[11] == 0xff && gid[12] == 0xfe;
-}
-
 static int resolve_v1(struct net *net, const struct port *port, const struct gid_entry *source,
 		      const uint8_t dgid[16], const char *who, struct route *route)
 {
 	char text[INET6_ADDRSTRLEN], hop[INET6_ADDRSTRLEN];
 	struct netdev_route known;
+	uint8_t mac[6];
 	int err;
 
 	route->link = ROUTE_ROCE_V1;
@@ -289,8 +284,8 @@ static int resolve_v1(struct net *net, const struct port *port, const struct gid
 		resolve_v1_inside(net, source->gid.raw, dgid, route);
 		return 0;
 	}
-	if (has_mac(dgid))
-		return 0;
+	if (ip_addr_link_local_mac(dgid, mac))
+		return 0;		/* that of others the kernel has to know */
 	err = netdev_route(&net->netlink, dgid, route->source, port->interface_index, &known);
 	if (err || memcmp(known.hop, dgid, 16)) {
 		explain_refused(who, ENETUNREACH,

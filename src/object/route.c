@@ -4,12 +4,12 @@
 
 #include "base/bytes.h"
 #include "base/ip_addr.h"
+#include "wire/ib_packet.h"
 
 #define HOP_LIMIT	64u
 #define IPV4_BYTES	20u
 #define UDP_BYTES	8u
 #define PROTOCOL_UDP	17u
-#define NEXT_HEADER_BTH	0x1bu
 
 const struct route_row route_rows[ROUTE_LINK_COUNT] = {
 #define ROUTE_ROW(tag, arm, headers) [tag] = { arm, headers },
@@ -100,7 +100,7 @@ void route_write_grh(const struct route *came, size_t bytes, uint8_t grh[ROUTE_G
 	case ROUTE_HEADERS_GRH:
 		memset(grh, 0, ROUTE_GRH_BYTES);
 		if (route_has_grh(came))
-			write_ipv6(grh, came, bytes, NEXT_HEADER_BTH);
+			write_ipv6(grh, came, bytes, IB_NEXT_HEADER_BTH);
 		break;
 	}
 }

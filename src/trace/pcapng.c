@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/ip_addr.h"
+#include "wire/ib_packet.h"
 
 #define SECTION_HEADER	0x0a0d0d0au
 #define BYTE_ORDER_MAGIC 0x1a2b3c4du
@@ -26,10 +28,7 @@
 #define OUTBOUND	2u
 #define UDP_HEADER	8u
 #define ETHERNET_HEADER	14u
-#define ETHERTYPE_ROCE	0x8915u
-#define GRH_HEADER	40u
 #define NEXT_IS_UDP	17u
-#define NEXT_IS_BTH	0x1bu
 
 static uint8_t *pcapng_put16(uint8_t *at, uint16_t value)
 {
@@ -151,7 +150,7 @@ static uint8_t *pcapng_put_ipv6(uint8_t *at, const struct pcapng_packet *packet)
 	put_be32(at, 6u << 28 | (uint32_t)datagram->traffic_class << 20 |
 			     (datagram->flow_label & 0xfffff));
 	put_be16(at + 4, (uint16_t)((packet->is_v1 ? 0 : UDP_HEADER) + packet->bytes));
-	at[6] = packet->is_v1 ? NEXT_IS_BTH : NEXT_IS_UDP;
+	at[6] = packet->is_v1 ? IB_NEXT_HEADER_BTH : NEXT_IS_UDP;
 	at[7] = datagram->hop_limit;
 	memcpy(at + 8, datagram->source, 16);
 	memcpy(at + 24, datagram->destination, 16);
@@ -182,17 +181,10 @@ static uint8_t *put_udp(uint8_t *at, const struct pcapng_packet *packet)
 /* As far as a GID tells: a group's, or that in a link-local one; else zeros. */
 static uint8_t *put_mac(uint8_t *at, const uint8_t gid[16])
 {
-	static const uint8_t local[8] = { 0xfe, 0x80 };
-
-	memset(at, 0, 6);
-	if (gid[0] == 0xff) {
-		at[0] = at[1] = 0x33;
-		memcpy(at + 2, gid + 12, 4);
-	} else if (!memcmp(gid, local, sizeof(local)) && gid[11] == 0xff && gid[12] == 0xfe) {
-		memcpy(at, gid + 8, 3);
-		memcpy(at + 3, gid + 13, 3);
-		at[0] ^= 0x02;
-	}
+	if (ip_addr_is_multicast(gid))
+		roce_v1_group_mac(gid, at);
+	else if (!ip_addr_link_local_mac(gid, at))
+		memset(at, 0, 6);
 	return at + 6;
 }
 
@@ -237,7 +229,7 @@ static const uint8_t twin_tags[] = "\0\14\0\20" PCAPNG_TWIN "\0\0\0\0\0\0";
 size_t pcapng_write_packet(const struct pcapng_packet *packet, uint8_t *out)
 {
 	bool ipv4 = !packet->is_v1 && pcapng_is_ipv4(packet->datagram);
-	uint32_t headers = packet->is_v1 ? GRH_HEADER + (packet->twin ? 0 : ETHERNET_HEADER) :
+	uint32_t headers = packet->is_v1 ? IB_GRH_BYTES + (packet->twin ? 0 : ETHERNET_HEADER) :
 					   (ipv4 ? 20 : 40) + UDP_HEADER;
 	size_t before = packet->twin ? sizeof(twin_tags) : 0;
 	uint8_t *at = begin_packet(out, packet->interface, packet->time_ns, packet->bytes + headers + before,

@@ -82,16 +82,13 @@ static bool gid_mac(const uint8_t gid[16], uint8_t mac[ETHERNET_LL_SIZE])
 {
 	const uint8_t ipv4_multicast[] = { 0x01, 0x00, 0x5e, gid[13] & 0x7f, gid[14], gid[15] };
 	const uint8_t ipv6_multicast[] = { 0x33, 0x33, gid[12], gid[13], gid[14], gid[15] };
-	const uint8_t eui64[] = { gid[8] ^ 2, gid[9], gid[10], gid[13], gid[14], gid[15] };
 
 	if (gid[0] == 0xff)
 		memcpy(mac, ipv6_multicast, ETHERNET_LL_SIZE);
 	else if (ip_addr_is_ipv4(gid) && (gid[12] & 0xf0) == 0xe0)
 		memcpy(mac, ipv4_multicast, ETHERNET_LL_SIZE);
-	else if (gid[0] == 0xfe && gid[1] == 0x80 && gid[11] == 0xff && gid[12] == 0xfe)
-		memcpy(mac, eui64, ETHERNET_LL_SIZE);
 	else
-		return false;
+		return ip_addr_link_local_mac(gid, mac);
 	return true;
 }
 

@@ -9,6 +9,7 @@
 #define VERBATIM_WIRE_IB_PACKET_H
 
 #include <stdbool.h>
+#include <string.h>
 
 #include "wire/mad.h"
 #include "wire/packet.h"
@@ -21,6 +22,16 @@
 /* A MAD on the wire: LRH, GRH, BTH, DETH, MAD, ICRC, VCRC. */
 #define IB_MAD_PACKET_MAX \
 	(IB_LRH_BYTES + IB_GRH_BYTES + BTH_BYTES + 8u + MAD_BYTES + ICRC_BYTES + IB_VCRC_BYTES)
+
+/* RoCE v1: GRH to ICRC in an Ethernet frame of this type. */
+#define ETHERTYPE_ROCE		0x8915u
+
+/* The Ethernet address of a group: 33:33 and the last four bytes of the MGID (A16.5.1). */
+static inline void roce_v1_group_mac(const uint8_t mgid[16], uint8_t mac[6])
+{
+	mac[0] = mac[1] = 0x33;
+	memcpy(mac + 2, mgid + 12, 4);
+}
 
 /* The link and network headers; what both of them imply (LNH, lengths, versions) is written, not
  * read here. */

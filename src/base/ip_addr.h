@@ -71,7 +71,7 @@ static inline bool ip_addr_is_link_local(const uint8_t address[16])
 					  ip_addr_is_link_local_ipv6(address);
 }
 
-/* The MAC address that a link-local address with an EUI-64 was made of (RFC 4291, appendix A). False: there is none. */
+/* The MAC address in a link-local address that was made of one (EUI-64; RFC 4291, appendix A). False: none. */
 static inline bool ip_addr_link_local_mac(const uint8_t address[16], uint8_t mac[6])
 {
 	if (!ip_addr_is_link_local_ipv6(address) || address[11] != 0xff || address[12] != 0xfe)

@@ -96,8 +96,8 @@ struct v1_link {
 #define DEST_QPN_AT	58u	/* a byte of others, then 24 bits */
 
 /*
- * What all have in common, then the QPN; the last two instructions are "no" and "yes". A socket that is bound to an
- * interface is also shown the frames of the VLANs (and bonds) above it: these are for sockets of their own.
+ * What all have in common, then the QPN; the last two instructions are "no" and "yes". A socket that is
+ * bound to an interface is also shown the frames of the VLANs and macvlans above it: they are not for it.
  */
 static int v1_filter(const struct v1_link *v1, uint32_t interface, int fd, enum v1_socket which, bool groups)
 {
@@ -474,7 +474,7 @@ static bool v1_take(struct v1_link *v1, const struct v1_port *port, uint8_t *fra
 	return true;
 }
 
-/* At most @max. False: there may be more. */
+/* At most @max. Returns whether it has been emptied. */
 static bool v1_receive_from(struct v1_link *v1, const struct v1_port *port, int fd, struct datagram *datagram,
 			    unsigned max, unsigned *received)
 {
@@ -494,8 +494,8 @@ static bool v1_receive_from(struct v1_link *v1, const struct v1_port *port, int 
 }
 
 /*
- * The buffers are those of one socket. It is the first one to be looked at in the next call, too, but who floods it
- * does not keep others from their turn.
+ * The buffers are those of one socket. The next call begins with it again, unless there may be more in it:
+ * who floods one does not keep the others from their turn.
  */
 static int v1_receive(struct link *link, struct datagram *datagram, unsigned max, unsigned *received)
 {

@@ -97,6 +97,8 @@ uint32_t image_epoch(const struct image *image);
 /* The host of the node that has a port. */
 uint32_t image_host(const struct image *image, uint32_t port);
 uint32_t image_slot(const struct image *image, uint32_t slot);
+/* Has a program of that host the slot, and no other host's? A host without programs is IMAGE_NONE. */
+bool image_host_has(const struct image *image, uint32_t host, uint32_t slot);
 /* Is the LID one of that port? */
 bool image_port_has(const struct image *image, uint32_t port, uint16_t lid);
 

@@ -53,6 +53,11 @@ uint32_t image_slot(const struct image *image, uint32_t slot)
 							 memory_order_relaxed) : 0;
 }
 
+bool image_host_has(const struct image *image, uint32_t host, uint32_t slot)
+{
+	return host != IMAGE_NONE && host + 1 == image_slot(image, slot);
+}
+
 /* A copy: the fabric may write meanwhile. False: there is no such node. */
 static bool image_node_get(const struct image *image, uint32_t number, struct image_node *node)
 {

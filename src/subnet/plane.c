@@ -165,7 +165,7 @@ static const struct image_route *plane_find(struct subnet *subnet, uint32_t slot
 	if (plane->routes.full)
 		plane_fold(subnet);
 	/* Another host's process may have that slot, in another network namespace. */
-	return route && route->host + 1 == image_slot(&plane->routes.image, slot) ? route : NULL;
+	return route && image_host_has(&plane->routes.image, route->host, slot) ? route : NULL;
 }
 
 /* May it go through the ring now, as far as what went before it says? */
@@ -289,8 +289,8 @@ bool subnet_arrives(struct subnet *subnet, struct datagram *datagram, uint32_t s
 	lock_acquire(&plane->lock);
 	if (atomic_load_explicit(&plane->fabric, memory_order_relaxed))
 		is_its = image_port_has(&plane->routes.image, from, datagram->ib.lid) &&
-			 image_host(&plane->routes.image, from) + 1 ==
-				 image_slot(&plane->routes.image, slot);
+			 image_host_has(&plane->routes.image,
+					image_host(&plane->routes.image, from), slot);
 	lock_release(&plane->lock);
 	if (!is_its)
 		return false;
@@ -339,8 +339,8 @@ const char *subnet_relays_why(struct subnet *subnet, const struct subnet_sends *
 	else if (plane_channel(plane, slot) == SUBNET_NO_CHANNEL)
 		why = "no memory is shared with the process of that QP";
 	else if (!image_walk(&plane->routes.image, &question, &path) || path.ends != 1 ||
-		 image_host(&plane->routes.image, path.end[0]) + 1 !=
-			 image_slot(&plane->routes.image, slot))
+		 !image_host_has(&plane->routes.image, image_host(&plane->routes.image, path.end[0]),
+				 slot))
 		why = "a port on the way discards, loses or delays it: verbatim route";
 	lock_release(&plane->lock);
 	return why;

@@ -242,6 +242,8 @@ static bool arrives(uint32_t end, uint32_t from, uint16_t lid, uint32_t slot)
 
 static void nonsense_is_not_believed(void **state)
 {
+	struct plane_choice choice;
+
 	assert_true(arrives(OUR_PORT + 1, THEIR_PORT + 1, THEIR_LID, THEIR_SLOT));
 	assert_true(arrives(OUR_PORT + 1, THEIR_PORT + 1, THEIR_LID + 1, THEIR_SLOT));
 	assert_false(arrives(THEIR_PORT + 1, THEIR_PORT + 1, THEIR_LID, THEIR_SLOT));
@@ -254,6 +256,12 @@ static void nonsense_is_not_believed(void **state)
 	assert_false(arrives(OUR_PORT + 1, THEIR_PORT + 1, THEIR_LID, THEIR_SLOT + 1));
 	assert_false(arrives(OUR_PORT + 1, THEIR_PORT + 1, THEIR_LID, 0));
 	assert_false(arrives(OUR_PORT + 1, THEIR_PORT + 1, THEIR_LID, UINT32_MAX));
+	/* A node without a program, and a program without a claimed slot, are not each other's. */
+	image->node[1].host = IMAGE_NONE;
+	assert_false(arrives(OUR_PORT + 1, THEIR_PORT + 1, THEIR_LID, THEIR_SLOT + 1));
+	image->head.slot[THEIR_SLOT] = 0;
+	image->head.epoch++;
+	assert_false(goes(OPCODE_RC_SEND_ONLY, &choice));
 }
 
 /* Of a hostile fabric: pages may go under us, or are not there. */

@@ -190,6 +190,7 @@ static int subnet_send(struct link *link, struct datagram *datagram, unsigned co
 		uint32_t address = end ? atomic_load(&end->address) : 0;
 		struct plane_choice choice;
 		struct datagram through;
+		bool grouped = lid_is_multicast(datagram[i].ib.lid);
 		unsigned taken;
 		int err;
 
@@ -199,24 +200,23 @@ static int subnet_send(struct link *link, struct datagram *datagram, unsigned co
 		}
 		if (!goes_out(subnet, &datagram[i], address))
 			continue;
-		if (!lid_is_multicast(datagram[i].ib.lid)) {
-			if (plane_choose(subnet, end, address, &datagram[i], &choice)) {
-				plane_address(&choice, &datagram[i], &through);
-				err = subnet->plane.ways.rings->ops->send(
-					subnet->plane.ways.rings, &through, 1, &taken);
-				if (!err)
-					continue;
-				plane_uncount(&subnet->plane, &choice, &datagram[i]);
-				sender_flush(&sender);
-				*sent = i;
-				return err;
-			}
-			sender.tracked++;
+		if (!grouped && plane_choose(subnet, end, address, &datagram[i], &choice)) {
+			plane_address(&choice, &datagram[i], &through);
+			err = subnet->plane.ways.rings->ops->send(subnet->plane.ways.rings,
+								  &through, 1, &taken);
+			if (!err)
+				continue;
+			plane_uncount(&subnet->plane, &choice, &datagram[i]);
+			sender_flush(&sender);
+			*sent = i;
+			return err;
 		}
 		relay_add(&sender, &datagram[i],
 			  (uint16_t)address | (datagram[i].ib.path_bits & lid_mask(address)));
+		/* All of its packets were added: a flush between them does not say so. */
+		sender.tracked += !grouped;
 	}
-	if (sender.count)
+	if (sender.count || sender.tracked)
 		sender_flush(&sender);
 	*sent = count;
 	return 0;

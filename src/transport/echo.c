@@ -237,7 +237,7 @@ static struct path *echo_path_of(struct qp *qp, const struct packet *packet,
 static bool we_use_memory(const struct qp *qp, const struct packet *packet, const struct rx_info *info)
 	REQUIRES(qp->lock)
 {
-	return info->memory && !packet->echo.group && 
+	return info->memory && !packet->echo.group &&
 	       (qp_is(qp, QP_DATAGRAM) || qp->route.loopback || qp->route.link == ROUTE_IB);
 }
 

@@ -322,7 +322,7 @@ static void sends_to_stopped(struct end *end, void *argument)
 	end_close(end);
 }
 
-/* RIGHT is stopped where it listens to LEFT, from when LEFT says that it is ready until it says that it has done. */
+/* RIGHT is stopped where it listens to LEFT: from when LEFT is ready until it has done. */
 static bool stop_right(const char *mode, void (*left)(struct end *, void *), void (*right)(struct end *, void *),
 		       void *argument)
 {

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "config/config.h"
 #include "device/hca.h"
-#include "local/allocator.h"
+#include "local/block/allocator.h"
 
 /* Peers map memory in these two modes only (VERBATIM_MEMORY). */
 static bool peers_may_map(const struct config *config)

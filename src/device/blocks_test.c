@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The offer of blocks to a preloaded library (blocks.c, local/allocator.c), which is this program:
+ * The offer of blocks to a preloaded library (blocks.c, local/block/allocator.c), which is this program:
  * when it is made, and until when. Each story is a process, since an offer that was settled is
  * never made again.
  */
@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "device/hca.h"
-#include "local/allocator.h"
+#include "local/block/allocator.h"
 
 static unsigned offers;
 static bool sound;

@@ -10,7 +10,7 @@
 #include "device/internal.h"
 #include "engine/wake.h"
 #include "device/limits.h"
-#include "local/ring.h"
+#include "local/channel/ring.h"
 
 static int check_cqe(const struct hca_context *context, uint32_t cqe, const char *who)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Device memory: a block (local/block.h) whose address only the device knows, so that peers of this
+ * Device memory: a block (local/block/block.h) whose address only the device knows, so that peers of this
  * host map regions that cover all of it. Without blocks it is anonymous memory, and its regions are
  * like all others.
  *
@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "device/internal.h"
 #include "device/limits.h"
-#include "local/block.h"
+#include "local/block/block.h"
 #include "object/dm.h"
 #include "platform/clock.h"
 #include "platform/memory.h"

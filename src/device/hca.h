@@ -55,7 +55,7 @@ int hca_read_sysfs(const char *path, char *text, size_t size);
 
 /* ---- blocks.c ---- */
 
-/* From now on page-aligned allocations of the application can be shared (local/allocator.h). */
+/* From now on page-aligned allocations of the application can be shared (local/block/allocator.h). */
 void hca_enable_blocks(void);
 
 /* ---- process.c ---- */

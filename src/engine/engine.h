@@ -257,7 +257,7 @@ void engine_abandon(struct engine *engine);
 bool engine_progress(struct engine *engine, const struct cq *polled, unsigned *packets);
 /*
  * Before a QP or a region ends: messages that lie in rings are taken, and the thread that is taking one has
- * finished it. While this process was stopped they may have been completed to their sender (local/commit.c).
+ * finished it. While this process was stopped they may have been completed to their sender (local/move/commit.c).
  * @packets: those in sockets too.
  */
 void engine_catch_up(struct engine *engine, bool packets);

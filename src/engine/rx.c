@@ -15,7 +15,7 @@
 #include "engine/qp_table.h"
 #include "engine/steer.h"
 #include "engine/way.h"
-#include "local/ring.h"
+#include "local/channel/ring.h"
 #include "trace/file.h"
 #include "transport/drop.h"
 #include "transport/refusal.h"

@@ -3,7 +3,7 @@
 
 #include "engine/internal.h"
 #include "engine/sleep.h"
-#include "local/ring.h"
+#include "local/channel/ring.h"
 #include "platform/clock.h"
 
 static bool work_waits(struct engine *engine)

@@ -6,7 +6,7 @@
  *
  * No wake-up is lost. A sleeper publishes its deadline (sleep.until_ns), and to peers that it
  * sleeps, then looks for work. A thread that adds work or an earlier deadline does so first, then
- * reads that deadline, with a full fence between (worker_wake_at; local/ring_internal.h).
+ * reads that deadline, with a full fence between (worker_wake_at; local/channel/ring_internal.h).
  */
 #ifndef VERBATIM_ENGINE_SLEEP_H
 #define VERBATIM_ENGINE_SLEEP_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The way by which packets of a connected QP's peer come: the loopback, if it is a QP of this
- * process; the channel to its process on this host, once both ends have agreed (local/agree.c);
+ * process; the channel to its process on this host, once both ends have agreed (local/channel/agree.c);
  * else the network, where everybody may send. Nothing in a packet proves who sent it: any process
  * of this host can send from the peer's address, and PSNs are 24 bits. So a QP whose peer has
  * another way believes nothing that the network brings.

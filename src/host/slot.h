@@ -6,7 +6,7 @@
  * 0 and 1023 are reserved. The same socket takes packets for us that another process received on
  * port 4791, and proofs, which only the holder of the sending slot can have sent.
  *
- * With a slot comes a second name, at which peers ask for shared memory (local/handshake.h). It is
+ * With a slot comes a second name, at which peers ask for shared memory (local/channel/handshake.h). It is
  * always claimed, so that no other process answers there.
  */
 #ifndef VERBATIM_HOST_SLOT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Links carry datagrams between hosts and processes. Data path of every medium: udp.c, loopback.c,
- * local/ring.c, subnet/link.c. Binding and ICMP errors are UDP's own (udp.h). A link knows nothing of
+ * local/channel/ring.c, subnet/link.c. Binding and ICMP errors are UDP's own (udp.h). A link knows nothing of
  * what it carries.
  */
 #ifndef VERBATIM_LINK_LINK_H

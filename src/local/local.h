@@ -4,7 +4,7 @@
  * and sleeping; block.h and allocator.h for memory. Every other header is internal.
  *
  * A *channel* connects this process with another one of the same user: a side of memory each
- * (local/ring.h: rings of cells), and a socket for bells and blocks. The slot bits of a QPN select
+ * (local/channel/ring.h: rings of cells), and a socket for bells and blocks. The slot bits of a QPN select
  * it. Packets of any QP may go through it as through any link. RC and XRC queue pairs need none once
  * both ends agree (pairing.c, run.c): SENDs are messages in the ring (send.c, receive.c); the
  * requester executes one-sided requests itself (onesided.c), in memory that the peer has granted by

@@ -17,7 +17,7 @@ struct dm {
 	struct ibv_dm ibv;		/* first */
 	uint8_t *memory;		/* whole pages, of which the application has @length bytes */
 	size_t length, bytes;
-	bool is_block;			/* local/block.h */
+	bool is_block;			/* local/block/block.h */
 	_Atomic uint32_t regions;	/* registered in it */
 	struct handle handle;
 };

@@ -105,7 +105,7 @@ int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *p
 /* Where the region's first byte lies in this process. */
 uint64_t mr_host(const struct mr_table *table, const struct mr *mr);
 /*
- * The block of its memory, for granting it (local/region.c); passed to table->forget() in the end.
+ * The block of its memory, for granting it (local/move/region.c); passed to table->forget() in the end.
  */
 void mr_set_block(struct mr_table *table, const struct mr *mr, void *block);
 /* Block of the current or last region at @key's index; NULL: none. */

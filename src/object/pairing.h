@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Mutual grants of a connected queue pair and its peer inside this host, by which requests need no packets
- * (local/pairing.c). Under qp->lock, except the word that @alive points to.
+ * (local/move/pairing.c). Under qp->lock, except the word that @alive points to.
  */
 #ifndef VERBATIM_OBJECT_PAIRING_H
 #define VERBATIM_OBJECT_PAIRING_H

@@ -81,7 +81,7 @@ struct qp {
 	/* Attributes, as modify set them and query returns them */
 	enum ibv_qp_state state GUARDED_BY_MEMBER(lock);
 	/*
-	 * The way that the next SEND takes was decided (local/shortcut.c), and holds while
+	 * The way that the next SEND takes was decided (local/move/shortcut.c), and holds while
 	 * local.epoch is this; 0: it is to be decided. Each change of this QP that a rule asks for
 	 * stores 0.
 	 */

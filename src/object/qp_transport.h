@@ -136,7 +136,7 @@ struct requester {
 	uint32_t stalled_at;		/* a request that waited for messages before it ... */
 	uint8_t stalls;			/* ... one of so many */
 	/*
-	 * Of those completed before the peer took them (local/commit.c): the last 16, the last in
+	 * Of those completed before the peer took them (local/move/commit.c): the last 16, the last in
 	 * bit 0: takes a receive; and how long ago the last one was that does not. 0: there is none,
 	 * 1: it is the last.
 	 */

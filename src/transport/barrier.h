@@ -3,7 +3,7 @@
  * UC inside a host: when a WRITE may go without packets (direct.h). RC waits until nothing is
  * unanswered; UC has no answers, and a WRITE into the peer's memory must not pass the packets before
  * it. So after some WRITEs in a row that went as packets the peer is asked something behind them
- * (local/pairing.c), and the QP holds its next message until it has answered, or for a millisecond.
+ * (local/move/pairing.c), and the QP holds its next message until it has answered, or for a millisecond.
  *
  *	packet sent		     packet sent, or until_ns
  *	  +---> NONE <----------------------------+

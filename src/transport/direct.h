@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * One-sided requests executed without packets: RDMA WRITE, READ and atomics on a process whose
- * memory we can access (local/onesided.c). This file decides which request may go that way, and
+ * memory we can access (local/move/onesided.c). This file decides which request may go that way, and
  * completes it. The peer's transport does not see such requests: they take no PSN and no message
  * sequence number.
  *

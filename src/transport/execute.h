@@ -3,7 +3,7 @@
  * Execution of requests: the only place of transport/ that touches the memory of applications.
  * Packets (responder_run.c, replay.c, unreliable.c), frames (raw.c), messages (message_receive.c)
  * and our own requests (requester.c, completer.c) name memory and say what is to be done with it.
- * Requests that need neither packets nor messages are local/onesided.c's and local/fetch.c's;
+ * Requests that need neither packets nor messages are local/move/onesided.c's and local/move/fetch.c's;
  * tests/abi/layering.py looks that there are no others.
  *
  * The reason of a fault is in call->why.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Keys that a peer names and may not use. RC stops at the first one that a packet names; a peer that
- * is told nothing (UC), asks instead (local/pairing.c), or names them in messages, which are refused,
+ * is told nothing (UC), asks instead (local/move/pairing.c), or names them in messages, which are refused,
  * could try all of them in minutes. So there are GUESSES_MAX a second, of messages altogether.
  */
 #ifndef VERBATIM_TRANSPORT_GUESSES_H

@@ -4,8 +4,8 @@
  * a SEND in a few words, with its data (eager) or the place of its data (rendezvous); or an RDMA
  * WRITE with immediate data, or any WRITE behind a message (which the requester could only execute
  * after the message). The peer's responder executes it like a packet, or refuses it, and answers in
- * either case. local/ring.h carries messages and answers (in order, once, each answered);
- * local/send.c sends them.
+ * either case. local/channel/ring.h carries messages and answers (in order, once, each answered);
+ * local/move/send.c sends them.
  *
  *	requester			responder
  *	transport_message_next
@@ -60,7 +60,7 @@ struct local_message {
 /* Place of a part of a message's data in its sender's address space. */
 struct message_piece {
 	uint64_t address;
-	uint32_t region;		/* the sender's grant of it (local/grant.h) */
+	uint32_t region;		/* the sender's grant of it (local/grant/grant.h) */
 	uint32_t length;
 };
 

@@ -6,7 +6,7 @@
  *	a: requests	-> one queue: messages and packets ->	b: receives, memory
  *			<- packets; answers, in any order <-
  *
- * As local/shortcut.c does, posts and runs note at times that the next SEND could only be a
+ * As local/move/shortcut.c does, posts and runs note at times that the next SEND could only be a
  * message; while the note stands SENDs are sent without a look at the rules, which have to agree.
  *
  * Each request has a number. A SEND brings it, a WRITE leaves it in b's memory, a READ fetches what
@@ -195,7 +195,7 @@ static void post_one(struct world *world)
 	world->posted++;
 }
 
-/* As local/onesided.c: by messages, or by hand, as far as it goes. */
+/* As local/move/onesided.c: by messages, or by hand, as far as it goes. */
 static void run_direct(struct world *world) UNCHECKED_LOCKS
 {
 	struct station *a = world->a, *b = world->b;

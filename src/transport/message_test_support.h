@@ -20,7 +20,7 @@ struct carried {
 	uint64_t token;
 };
 
-/* As local/pairing.c leaves it. */
+/* As local/move/pairing.c leaves it. */
 static inline void agree(struct station *s)
 {
 	s->qp.pairing = (struct pairing){ .life = 1, .ours = OUR_GRANT, .theirs = PEER_GRANT,
@@ -113,7 +113,7 @@ static inline enum message_fate receive_message(struct station *s,
 /* Copies a part of a message's data: 0 or errno. */
 typedef int copy_fn(void *context, void *to, uint64_t offset, size_t bytes, bool last);
 
-/* As local/fetch.c: one part. */
+/* As local/move/fetch.c: one part. */
 static inline enum message_fate fetch_part(struct station *s, const struct local_message *message,
 					   copy_fn *copy, void *context) UNCHECKED_LOCKS
 {

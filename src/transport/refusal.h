@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A QP that drops requests and sends no answer, so that its peer reads "did not answer". Inside a host its process
- * tells the requester's why (local/control.h, DROPPED): a reason of tracepoint/drop.def that has peer's words,
- * which are the requester's. What is told explains a failure, and decides nothing: the peer may lie.
+ * A QP that drops requests and sends no answer, so that its peer reads "did not answer". Inside a host
+ * its process tells the requester's why (local/grant/control.h, DROPPED): a reason of
+ * tracepoint/drop.def that has peer's words, which are the requester's. What is told explains a
+ * failure, and decides nothing: the peer may lie.
  */
 #ifndef VERBATIM_TRANSPORT_REFUSAL_H
 #define VERBATIM_TRANSPORT_REFUSAL_H

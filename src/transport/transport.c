@@ -194,7 +194,7 @@ bool transport_posted_send(struct qp *qp, uint64_t now_ns, struct effects *effec
 	qp_call_init(&call, qp, now_ns, effects);
 	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
 		flush_sends(&call);
-	/* Further messages may be sent while some are unanswered (local/run.c). */
+	/* Further messages may be sent while some are unanswered (local/move/run.c). */
 	return transport_ready(qp) || qp->requester.local_messages;
 }
 

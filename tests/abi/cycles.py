@@ -35,7 +35,6 @@ LIMIT = {
     'transport': 11,
     'link': 3,
     'host': 1,
-    'local': 6,
     'mad': 1,
     'cm/protocol': 4,
     'cm/endpoint': 10,

@@ -30,18 +30,24 @@ LAYERS = {
     'transport': ['object', 'trace', 'ethernet', 'wire', 'tracepoint', 'base'],
     'link': ['wire', 'platform', 'tracepoint', 'base'],
     'host': ['wire', 'platform', 'base'],
-    'local': ['host', 'object', 'trace', 'wire', 'platform', 'tracepoint', 'base', 'transport', 'link'],
+    'local': ['host', 'link', 'transport', 'object', 'platform', 'base'],
+    'local/block': ['platform', 'base'],
+    'local/grant': ['transport', 'wire', 'platform', 'base'],
+    'local/channel': ['local', 'local/grant', 'host', 'link', 'transport', 'object', 'wire', 'platform',
+                      'tracepoint', 'base'],
+    'local/move': ['local', 'local/channel', 'local/grant', 'local/block', 'host', 'transport', 'object', 'trace',
+                   'wire', 'platform', 'tracepoint', 'base'],
     'config': ['platform', 'base'],
     'net': ['image', 'config', 'object', 'wire', 'platform', 'base'],
     'image': ['wire', 'base'],
     'fabric': ['image', 'wire', 'base'],
     'ib': ['image', 'config', 'platform', 'base'],
     'subnet': ['net', 'ib', 'image', 'link', 'config', 'object', 'wire', 'platform', 'tracepoint', 'base'],
-    'engine': ['local', 'transport', 'object', 'trace', 'ethernet', 'link', 'host', 'inject',
-               'wire', 'platform', 'tracepoint', 'base'],
+    'engine': ['local', 'local/move', 'local/channel', 'transport', 'object', 'trace', 'ethernet', 'link', 'host',
+               'inject', 'wire', 'platform', 'tracepoint', 'base'],
     'mad': ['engine', 'net', 'link', 'host', 'wire', 'platform', 'tracepoint', 'base'],
-    'device': ['mad', 'engine', 'local', 'transport', 'link', 'subnet', 'net', 'config', 'object', 'ethernet',
-               'check', 'trace', 'wire', 'platform', 'tracepoint', 'base'],
+    'device': ['mad', 'engine', 'local', 'local/move', 'local/channel', 'local/block', 'transport', 'link',
+               'subnet', 'net', 'config', 'object', 'ethernet', 'check', 'trace', 'wire', 'platform', 'tracepoint', 'base'],
     'cm/protocol': ['wire', 'tracepoint', 'base'],
     'cm/sa': ['wire', 'tracepoint', 'base'],
     'cm/endpoint': ['cm/protocol', 'cm/sa', 'device', 'mad', 'net', 'wire', 'platform', 'tracepoint', 'base'],
@@ -56,9 +62,9 @@ LAYERS = {
 }
 # Who finds memory by a key, or copies where it may be unmapped. Of these for requests:
 # transport/execute, and what goes without packets or messages.
-MEMORY = {'object/access.c', 'base/copy.c', 'transport/execute.c', 'local/onesided.c',
-          'local/fetch.c',
-          'local/send.c',	# names the memory of a message to its receiver
+MEMORY = {'object/access.c', 'base/copy.c', 'transport/execute.c', 'local/move/onesided.c',
+          'local/move/fetch.c',
+          'local/move/send.c',	# names the memory of a message to its receiver
           'object/qp_post.c',	# inline data, at the post
           'device/mr.c', 'device/dm.c', 'trace/file.c'}
 MEMORY_CALL = re.compile(r'\b(mr_access_(?:begin|move|end|whole)|copy_user(?:_ordered)?|'
@@ -196,7 +202,7 @@ def self_test():
         ('verbs', '  #  include "object/qp.h"'),
         ('transport', '#include "internal.h"'),
         ('link', '#include "nowhere/x.h"'),
-        ('transport', '#include "local/grant.h"'),
+        ('transport', '#include "local/grant/grant.h"'),
         ('local', '#include "device/hca.h"'),
         ('cm/protocol', '#include "cm/endpoint/endpoint.h"'),
         ('cm/endpoint', '#include "cm/protocol/internal.h"'),

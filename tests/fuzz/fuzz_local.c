@@ -18,12 +18,12 @@
 #include <unistd.h>
 
 #include "input.h"
-#include "local/ring_internal.h"
-#include "local/control.h"
+#include "local/channel/ring_internal.h"
+#include "local/grant/control.h"
 #include "transport/refusal.h"
-#include "local/grant.h"
-#include "local/handshake.h"
-#include "local/peer_memory.h"
+#include "local/grant/grant.h"
+#include "local/channel/handshake.h"
+#include "local/grant/peer_memory.h"
 #include "transport/message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);

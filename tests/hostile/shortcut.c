@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * SENDs behind which something changes before the next one: a SEND of one SGE goes by what was
- * decided for the one before it (src/local/shortcut.c), one with a second, empty SGE asks for all
+ * decided for the one before it (src/local/move/shortcut.c), one with a second, empty SGE asks for all
  * rules. Whatever has changed meanwhile, both have the same outcome: each scene is played with the
  * one and with the other, and compared.
  */

@@ -17,8 +17,8 @@
 #include <sys/un.h>
 
 #include "device/internal.h"
-#include "local/ring_internal.h"
-#include "local/peer.h"
+#include "local/channel/ring_internal.h"
+#include "local/channel/peer.h"
 #include "transport/refusal.h"
 #include "pair.h"
 #include "transport/message.h"

@@ -6,9 +6,9 @@
 #include <sys/mman.h>
 
 #include "device/internal.h"
-#include "local/control.h"
-#include "local/grant.h"
-#include "local/peer.h"
+#include "local/grant/control.h"
+#include "local/grant/grant.h"
+#include "local/channel/peer.h"
 #include "pair.h"
 #include "verbs/verbs.h"
 

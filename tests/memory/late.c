@@ -15,7 +15,7 @@
 #include "device/internal.h"
 #include "forger.h"
 #include "host/group_internal.h"
-#include "local/ring.h"
+#include "local/channel/ring.h"
 #include "pair.h"
 #include "trace/trace.h"
 #include "verbs/verbs.h"

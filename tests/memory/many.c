@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "local/ring.h"
+#include "local/channel/ring.h"
 #include "pair.h"
 
 #define MANY_MAX 320u

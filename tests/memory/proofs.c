@@ -9,7 +9,7 @@
 
 #include "device/internal.h"
 #include "host/name.h"
-#include "local/peer.h"
+#include "local/channel/peer.h"
 #include "pair.h"
 #include "platform/memory.h"
 

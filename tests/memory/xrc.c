@@ -13,9 +13,9 @@
 #include <fcntl.h>
 
 #include "device/internal.h"
-#include "local/control.h"
-#include "local/peer.h"
-#include "local/ring.h"
+#include "local/grant/control.h"
+#include "local/channel/peer.h"
+#include "local/channel/ring.h"
 #include "pair.h"
 #include "transport/message.h"
 #include "verbs/verbs.h"

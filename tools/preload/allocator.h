@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Page-aligned memory of programs that use RDMA: blocks of the core (src/local/block.h), which
+ * Page-aligned memory of programs that use RDMA: blocks of the core (src/local/block/block.h), which
  * peers of the host may map.
  *
  *	allocator_serve.c	the core offers blocks; may they be served in this process?
@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #include "check/watch.h"
-#include "local/allocator.h"
+#include "local/block/allocator.h"
 
 #define PAGE_BYTES 4096u	/* the smallest that there are: block.c knows the machine's */
 

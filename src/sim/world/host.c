@@ -265,7 +265,7 @@ enum message_fate host_receive_message(struct sim_host *host, struct qp *qp,
 	return fate;
 }
 
-/* As local/fetch.c, but for the references that this needs while it has no lock. */
+/* As local/move/fetch.c, but for the references that this needs while it has no lock. */
 enum message_fate host_fetch(struct sim_host *host, struct qp *qp,
 			     const struct local_message *message,
 			     bool (*copy)(void *context, void *to, size_t bytes), void *context)

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Messages, the responder's part, and the answers to messages of this process. Each is parsed in
+ * one place (transport/message_receive.c, control.c), then executed by the QP's responder like a
+ * packet, or refused. The data of large ones is fetched first, without locks (fetch.c).
+ */
+#include "local/move/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "platform/clock.h"
+#include "trace/trace.h"
+#include "transport/message.h"
+#include "transport/run_queue.h"
+#include "wire/psn.h"
+
+#define MESSAGES_MAX	64u		/* in one go ... */
+#define BYTES_MAX	(512u << 10)	/* ... and bytes */
+
+/* ---- executing ---- */
+
+/* A QP stays locked over the messages and answers that are for it. */
+struct receiver {
+	struct qp *qp;
+	struct effects effects;
+};
+
+static void receive_init(struct receiver *receiver)
+{
+	receiver->qp = NULL;
+	effects_init(&receiver->effects);
+}
+
+static void receiver_unlock(struct local *local, struct receiver *receiver)
+{
+	if (receiver->qp) {
+		lock_assert_held(&receiver->qp->lock);
+		lock_release(&receiver->qp->lock);
+	}
+	receiver->qp = NULL;
+	local->ops->defer(local->owner, &receiver->effects);
+}
+
+/* Unchecked: the lock that it returns with is that of a QP which the caller learns by it. */
+static struct qp *receiver_lock(struct local *local, struct receiver *receiver, uint32_t qpn)
+	UNCHECKED_LOCKS
+{
+	struct qp *qp;
+
+	if (receiver->qp && receiver->qp->number == qpn && !effects_full(&receiver->effects))
+		return receiver->qp;
+	receiver_unlock(local, receiver);
+	qp = local->ops->find_qp(local->owner, qpn);
+	if (qp)
+		lock_acquire(&qp->lock);
+	receiver->qp = qp;
+	return qp;
+}
+
+/* NULL: there is no completion. */
+static uint64_t time_for(const struct cq *cq)
+{
+	return cq && cq->stamped ? clock_now_ns() : 0;
+}
+
+static enum message_fate receive_malformed(struct local *local)
+{
+	drop_count(local->counters, DROP_MALFORMED, 1);
+	return MESSAGE_REFUSED;
+}
+
+/*
+ * Execute a message only if it names the QP's current grant, not one of a former life. One that is refused is not
+ * dropped: its sender counts it (messages_refused) and sends packets instead, or has destroyed its QP.
+ */
+static enum message_fate receive_execute(struct local *local, struct receiver *receiver,
+					 struct peer *peer, const struct ring_message *received,
+					 const struct local_message *message)
+{
+	struct message_piece source[MESSAGE_PIECES_MAX];
+	enum message_fate fate;
+	struct qp *qp;
+	uint32_t qpn;
+
+	if (!grant_find_qp(&peer->grants, message->grant, &qpn))
+		return MESSAGE_REFUSED;
+	qp = receiver_lock(local, receiver, qpn);
+	if (!qp)
+		return MESSAGE_REFUSED;
+	lock_assert_held(&qp->lock);
+	/* What was completed to its sender counts, even if the sender's QP is gone by now. */
+	if (qp->pairing.ours != message->grant ||
+	    (!grant_is_alive(peer->alive, qp->pairing.theirs) &&
+	     !ring_is_committed(local->channel_link, received)))
+		return MESSAGE_REFUSED;
+	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
+		trace_message_received(qp, message, 0);
+	if (message->flags & MESSAGE_RENDEZVOUS)
+		memcpy(source, message->data, message->piece_count * sizeof(source[0]));
+	fate = transport_message_receive(qp, message, time_for(transport_message_cq(qp, message)),
+					 &receiver->effects);
+	if (fate == MESSAGE_FETCH) {
+		ring_hold(local->channel_link, received);
+		fetch_start(local, peer, qpn, qp->pairing.theirs, message, source);
+	}
+	return fate;
+}
+
+static enum message_fate receive_take_control(struct local *local, struct receiver *receiver,
+					      struct peer *peer,
+					      const struct ring_message *received)
+{
+	struct control control;
+
+	if (!control_parse(received->data, received->bytes, &control))
+		return receive_malformed(local);
+	receiver_unlock(local, receiver);
+	return pairing_receive(local, peer, &control) ? MESSAGE_EXECUTED : MESSAGE_REFUSED;
+}
+
+static enum message_fate receive_take(struct local *local, struct receiver *receiver,
+				      const struct ring_message *received,
+				      struct local_message *message)
+{
+	struct peer *peer = peer_at(local, received->channel);
+
+	message->length = 0;
+	if (!peer)
+		return receive_malformed(local);
+	/* A copy for the former peer of this channel is still running. */
+	if (atomic_load(&peer->job.state) != JOB_NONE) {
+		ring_hold(local->channel_link, received);
+		return MESSAGE_FETCH;
+	}
+	if (!received->head[0])
+		return receive_take_control(local, receiver, peer, received);
+	if (!message_parse(received->head, received->data, received->bytes, message))
+		return receive_malformed(local);
+	return receive_execute(local, receiver, peer, received, message);
+}
+
+/* ---- answers ---- */
+
+/* The peer could not take a question about that QP or (0) about a key. */
+static void ask_again(struct local *local, unsigned channel, uint32_t qpn)
+{
+	struct peer *peer = peer_at(local, channel);
+
+	if (qpn)
+		pairing_ask_again(local, qpn);
+	else if (peer)
+		peer_keys_ask_again(peer->regions);
+}
+
+static void receive_take_answer(struct local *local, struct receiver *receiver, unsigned channel,
+				const struct ring_answer *answer)
+{
+	uint32_t before;
+	struct qp *qp;
+
+	if (OWNER_IS_CONTROL(answer->owner)) {
+		receiver_unlock(local, receiver);
+		if (answer->refused)
+			ask_again(local, channel, answer->owner & QPN_MASK);
+		return;
+	}
+	if (answer->committed)
+		commit_answered(local, channel);
+	if (answer->committed && !answer->refused)
+		return;
+	qp = receiver_lock(local, receiver, answer->owner);
+	if (!qp)
+		return;
+	lock_assert_held(&qp->lock);
+	if (answer->committed) {
+		transport_message_unmade(qp, clock_coarse_ns(), &receiver->effects);
+		return;
+	}
+	before = qp->requester.local_messages;
+	transport_message_answered(qp, message_token(channel, answer->cell), answer->refused,
+			 qp->send_cq->stamped ? clock_now_ns() : clock_coarse_ns(),
+			 &receiver->effects);
+	if (trace_wants(TRACE_PACKETS | TRACE_LOG) && qp->requester.local_messages < before)
+		trace_message_answered(qp, psn_add(qp->requester.message_sequence, -before));
+	if (qp->sq.sent != qp->sq.head)
+		run_queue_add(local->run_queue, qp);
+}
+
+/*
+ * A program may take what its peer sends back for proof that its own message has arrived (tgt
+ * does): the completion of the one comes before that of the other.
+ */
+static void take_answers_before(struct local *local, struct receiver *receiver,
+				const struct ring_message *received)
+{
+	struct ring_answer answer;
+
+	while (ring_take_answer_before(local->channel_link, received, &answer))
+		receive_take_answer(local, receiver, received->channel, &answer);
+}
+
+/* ---- both ---- */
+
+static unsigned take_messages(struct local *local, struct receiver *receiver)
+{
+	struct ring_message received;
+	struct local_message message;
+	uint32_t left = BYTES_MAX;
+	unsigned n;
+
+	for (n = 0; n < MESSAGES_MAX && left && ring_peek(local->channel_link, &received); n++) {
+		enum message_fate fate;
+
+		take_answers_before(local, receiver, &received);
+		fate = receive_take(local, receiver, &received, &message);
+		if (fate != MESSAGE_FETCH)
+			ring_finish_next(local->channel_link, &received, fate == MESSAGE_REFUSED);
+		left -= message.length < left ? message.length : left;
+	}
+	local->received_bytes += BYTES_MAX - left;
+	if (n)
+		ring_notify_answers(local->channel_link);
+	return n;
+}
+
+static void take_answers(struct local *local, struct receiver *receiver)
+{
+	unsigned count = ring_channels(local->channel_link), i;
+	struct ring_answer answer;
+
+	for (i = 0; i < count; i++)
+		while (ring_take_answer(local->channel_link, i, &answer))
+			receive_take_answer(local, receiver, i, &answer);
+}
+
+unsigned local_receive(struct local *local)
+{
+	struct receiver receiver;
+	unsigned taken;
+
+	if (!local->channel_link)
+		return 0;
+	if (atomic_load_explicit(&local->offers_due, memory_order_relaxed)) {
+		atomic_store(&local->offers_due, false);
+		agree_say_opened(local);
+		grant_make_offers(local);
+	}
+	receive_init(&receiver);
+	taken = take_messages(local, &receiver);
+	take_answers(local, &receiver);
+	receiver_unlock(local, &receiver);
+	return taken;
+}
+
+void messages_lost(struct local *local, unsigned channel)
+{
+	struct ring_answer answer;
+	struct receiver receiver;
+
+	receive_init(&receiver);
+	while (ring_take_answer_lost(local->channel_link, channel, &answer))
+		receive_take_answer(local, &receiver, channel, &answer);
+	receiver_unlock(local, &receiver);
+}
+
+bool local_pending(const struct local *local)
+{
+	return local->channel_link &&
+	       (ring_pending(local->channel_link) || ring_any_answer(local->channel_link) ||
+		atomic_load_explicit(&local->fetches_due, memory_order_relaxed));
+}

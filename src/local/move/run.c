@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Requests without packets, in the order of the send queue: each is sent as a message (send.c) or
+ * executed by this process (onesided.c). The first that has to wait or needs packets ends the run;
+ * the transport continues there.
+ */
+#include "local/move/internal.h"
+
+#include "trace/trace.h"
+#include "transport/barrier.h"
+#include "transport/direct.h"
+#include "transport/message.h"
+
+#define RUN_MAX 64u			/* requests in a row, before others have a turn */
+
+/* Execute the next request without packets. False: none, or it has to wait, or needs packets. */
+static bool run_next(struct local *local, struct qp *qp, struct onesided_row *row,
+		     struct effects *effects) REQUIRES(qp->lock)
+{
+	const struct send_wqe *wqe = transport_message_next(qp);
+
+	if (wqe)
+		return message_send(local, qp, wqe);
+	wqe = transport_direct_next(qp);
+	return wqe && onesided_run(local, qp, wqe, row, effects);
+}
+
+void local_run(struct local *local, struct qp *qp, struct effects *effects)
+{
+	/*
+	 * A trace that wants payload sees it in packets. No branch: the one of tracing comes behind
+	 * the request.
+	 */
+	const uint32_t wanted = atomic_load_explicit(&trace_wanted, memory_order_relaxed);
+	const unsigned most = RUN_MAX * !(wanted & TRACE_PAYLOAD);
+	struct onesided_row row;
+	unsigned n;
+
+	qp->requester.direct_waits = false;
+	if (!local->direct || !qp->route.loopback || !qp_is(qp, QP_CONNECTED))
+		return;
+	if (barrier_is_due(qp))
+		pairing_ask_barrier(local, qp);
+	row.peer = NULL;
+	for (n = 0; n < most && !effects_full(effects); n++)
+		if (!run_next(local, qp, &row, effects))
+			break;
+	onesided_row_end(&row);
+	qp->requester.direct_waits = (n == RUN_MAX || effects_full(effects)) && transport_direct_next(qp);
+	if (transport_is_streaming(qp))
+		pairing_reconsider(qp);
+	if (qp->requester.local_messages && local_await_answers(local, qp))
+		local->ops->note(local->owner, 0);
+}
+
+bool local_posted(struct local *local, struct qp *qp, struct effects *effects)
+{
+	bool again;
+
+	if (!local->direct || !qp->route.loopback || qp->tx_running || transport_answer_is_due(qp))
+		return true;
+	qp->tx_running = true;
+	local_run(local, qp, effects);
+	qp->tx_running = false;
+	again = qp->tx_again;
+	qp->tx_again = false;
+	return again || transport_ready(qp);
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Messages, the requester's part: sends a SEND, or a WRITE behind one, through the ring of the
+ * peer's channel (transport/message.h: which requests; local/channel/ring.h: transport and answers).
+ *
+ * Small messages contain their data (eager). The peer fetches that of large ones (rendezvous), in
+ * one copy, from our address space or from a block that it maps; the message names the place by
+ * grants of the regions.
+ */
+#include "local/move/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "object/mr.h"
+#include "platform/clock.h"
+#include "trace/trace.h"
+#include "transport/direct.h"
+#include "transport/message.h"
+
+_Static_assert(MESSAGE_WORDS == RING_HEAD_WORDS, "a message's head is that of a cell");
+
+/*
+ * Longer messages from mapped blocks are fetched (found by bench/run --filter inside). For others
+ * the limit is MESSAGE_EAGER_MAX: a copy between address spaces takes system calls, and where it is
+ * forbidden packets are as good beyond that. With 4 KiB there SENDs of 8 KiB had a third of the
+ * bandwidth.
+ */
+#define EAGER_MAPPED_MAX 2048u
+#define SGES_MAX	32u
+
+enum way { EAGER, RENDEZVOUS, PACKETS };
+
+uint64_t message_token(uint32_t channel, uint32_t cell)
+{
+	return (uint64_t)channel << 32 | cell;
+}
+
+/* Does the peer map all of the data, as blocks granted to it? */
+static bool is_mapped(struct peer *peer, const struct send_wqe *wqe)
+{
+	uint32_t i;
+
+	for (i = 0; i < wqe->sge_count; i++)
+		if (wqe->sge[i].length &&
+		    !grant_is_mapped(&peer->grants, GRANT_REGION, wqe->sge[i].lkey))
+			return false;
+	return true;
+}
+
+static enum way choose_way(struct peer *peer, const struct send_wqe *wqe, bool copies)
+{
+	if ((wqe->flags & IBV_SEND_INLINE) || wqe->length <= EAGER_MAPPED_MAX)
+		return EAGER;
+	if (is_mapped(peer, wqe))
+		return RENDEZVOUS;
+	if (wqe->length <= MESSAGE_EAGER_MAX)
+		return EAGER;
+	return copies ? RENDEZVOUS : PACKETS;
+}
+
+/*
+ * The pieces that the SGEs name, checked as the transport does. False: a key is not valid, or there
+ * is no room.
+ */
+static bool find_pieces(struct local *local, struct qp *qp, struct peer *peer,
+			const struct send_wqe *wqe, struct message_piece *piece) REQUIRES(qp->lock)
+{
+	struct mr_accessor accessor = { .pd = qp_send_pd(qp), .qpn = qp->number };
+	uint32_t i;
+
+	for (i = 0; i < wqe->sge_count; i++) {
+		const struct ibv_sge *sge = &wqe->sge[i];
+		struct mr_access access;
+
+		piece[i] = (struct message_piece){ .length = sge->length };
+		if (!sge->length)
+			continue;
+		if (mr_access_begin(local->mrs, &accessor, sge->lkey, 0, sge->addr, sge->length,
+				    &access) != MR_OK)
+			return false;
+		piece[i].address = (uintptr_t)access.host;
+		piece[i].region = pairing_grant_region(local, peer, sge->lkey);
+		grant_offer(local, peer, sge->lkey);
+		mr_access_end(&access);
+		if (!piece[i].region)
+			return false;
+	}
+	return true;
+}
+
+/* Content behind the head: the target of a WRITE, then data or pieces. */
+struct body {
+	enum way way;
+	size_t target, bytes;
+	struct message_piece piece[SGES_MAX];
+};
+
+static bool write_body(struct qp *qp, const struct send_wqe *wqe, const struct body *body, uint8_t *to)
+	REQUIRES(qp->lock)
+{
+	if (body->target)
+		message_write_target(qp, wqe, to);
+	to += body->target;
+	if (body->way == RENDEZVOUS)
+		memcpy(to, body->piece, body->bytes);
+	else if (body->bytes)
+		return transport_gather(qp, wqe, to);
+	return true;
+}
+
+/* True: sent. False with @full: wait for room. */
+static bool send_put(struct local *local, struct qp *qp, const struct send_wqe *wqe,
+		     uint32_t channel, const struct body *body, bool *full) REQUIRES(qp->lock)
+{
+	struct ring_room room;
+	int err = body->way == RENDEZVOUS &&
+				  !ring_may_fetch(local->channel_link, channel, wqe->length)
+			  ? EAGAIN
+			  : ring_send_begin(local->channel_link, channel,
+					    body->target + body->bytes, &room);
+
+	*full = err == EAGAIN;
+	if (err)
+		return false;
+	transport_message_head(qp, wqe, body->way == RENDEZVOUS, room.head);
+	if (!write_body(qp, wqe, body, room.data)) {
+		ring_send_cancel(&room);
+		return false;
+	}
+	room.fetched = body->way == RENDEZVOUS ? wqe->length : 0;
+	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
+		trace_message_sent(qp, wqe);
+	ring_send_end(local->channel_link, &room, qp->number);
+	transport_message_sent(qp, message_token(channel, room.number), clock_coarse_ns());
+	return true;
+}
+
+static bool try_to_send(struct local *local, struct qp *qp, const struct send_wqe *wqe,
+			struct peer *peer, bool *full) REQUIRES(qp->lock)
+{
+	struct body body;	/* not cleared: most messages have no pieces, which are half a KiB */
+
+	body.target = message_target_bytes(qp, wqe);
+	body.bytes = wqe->length;
+	*full = false;
+	if (!(ring_reach(local->channel_link, peer->channel) & RING_MESSAGES) ||
+	    !pairing_establish(local, qp, peer))
+		return false;
+	body.way = choose_way(peer, wqe, peer_both_copy(local, peer));
+	if (body.way == RENDEZVOUS)
+		body.bytes = wqe->sge_count * sizeof(body.piece[0]);
+	return body.way != PACKETS &&
+	       (body.way == EAGER || find_pieces(local, qp, peer, wqe, body.piece)) &&
+	       send_put(local, qp, wqe, peer->channel, &body, full);
+}
+
+bool message_send(struct local *local, struct qp *qp, const struct send_wqe *wqe)
+{
+	struct peer *peer = peer_of_slot(local, qpn_slot(qp->attr.dest_qp_num));
+	bool full = false, sent = peer && try_to_send(local, qp, wqe, peer, &full);
+
+	pairing_judge(qp, sent ? PAIRING_DONE : full ? PAIRING_WAITS : PAIRING_OBJECTS);
+	return sent;
+}
+
+void local_check_progress(struct local *local, struct qp *qp, uint64_t now_ns)
+{
+	uint32_t channel = local_channel(local, qpn_slot(qp->attr.dest_qp_num));
+
+	if (channel != LOCAL_NO_CHANNEL)
+		transport_message_progress(qp, ring_progress(local->channel_link, channel), now_ns);
+}
+
+/*
+ * Whatever of @qp is in the ring now was put there before ring_put_count(). A peer that is alive takes it, be it
+ * to drop it: one that does not is stopped, frozen, or starved, also where the kernel does not tell which.
+ */
+enum presence local_presence(const struct local *local, struct qp *qp)
+{
+	uint32_t channel = local_channel(local, qpn_slot(qp->attr.dest_qp_num)), put;
+	struct requester *requester = &qp->requester;
+	bool waited = requester->presence_waits;
+
+	requester->presence_waits = false;
+	if (channel == LOCAL_NO_CHANNEL)
+		return PRESENCE_UNKNOWN;
+	put = waited ? requester->presence_put : ring_put_count(local->channel_link, channel);
+	if (ring_has_taken(local->channel_link, channel, put))
+		return PRESENCE_UNKNOWN;
+	requester->presence_put = put;
+	requester->presence_waits = true;
+	return waited ? PRESENCE_STOPPED : PRESENCE_SLOW;
+}
+
+bool local_await_answers(struct local *local, struct qp *qp)
+{
+	uint32_t channel = local_channel(local, qpn_slot(qp->attr.dest_qp_num));
+
+	return channel != LOCAL_NO_CHANNEL &&
+	       (cq_is_armed(qp->send_cq) || qp->sq.sent != qp->sq.head ||
+		qp->state == IBV_QPS_SQD) &&
+	       ring_await_answers(local->channel_link, channel);
+}
+
+bool local_await_all(struct local *local)
+{
+	unsigned count, i;
+	bool came = false;
+
+	if (!local->channel_link)
+		return false;
+	count = ring_channels(local->channel_link);
+	for (i = 0; i < count; i++)
+		came |= ring_await_answers(local->channel_link, i);
+	return came;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A SEND or WRITE posted alone, behind others that went without packets: the way that run.c, send.c
+ * and onesided.c find for it, decided once. When a post has ended and the next SEND could only go
+ * as a message, a WRITE directly, the QP's shortcut is opened (qp->shortcut); whatever changes one
+ * of the rules closes it, moves local->epoch, or ends the peer's grant. The next post asks for
+ * these three, and no rule.
+ *
+ *	rule						what closes the shortcut
+ *	RC, a send queue of the application		(fixed at creation)
+ *	RTS						qp_set_state()
+ *	nothing sent as packets, or to be, no READ	qp_call_init(): every call of transport/ but four that are
+ *	or answer due, nothing refused			named there by qp_call_init_on()
+ *	a channel, messages taken there			local->epoch
+ *	the two QPs have agreed				pairing.c, pairing_end(); the peer's: grant_is_alive()
+ *	no refusal of the peer is remembered		a post that goes the long way
+ *
+ * Whether anybody traces, another thread transmits for the QP, the CQ is armed, the ring has room,
+ * and whether the keys and bounds of the request are right is asked for each request.
+ */
+#include "local/move/internal.h"
+
+#include "platform/clock.h"
+#include "trace/trace.h"
+#include "transport/message.h"
+#include "transport/transport.h"
+
+#define SHORT_MAX	2048u		/* as EAGER_MAPPED_MAX in send.c: always copied into the ring */
+
+/* The rules, of this moment. */
+static struct peer *shortcut_peer(struct local *local, const struct qp *qp) REQUIRES(qp->lock)
+{
+	struct peer *peer;
+
+	if (!local->direct || !qp->route.loopback || !transport_message_always_next(qp))
+		return NULL;
+	peer = peer_of_slot(local, qpn_slot(qp->attr.dest_qp_num));
+	return peer && ring_reach(local->channel_link, peer->channel) & RING_MESSAGES &&
+	       pairing_is_settled(qp, peer) ? peer : NULL;
+}
+
+/* One like it could take a shortcut. */
+static bool is_short(const struct send_wqe *wqe)
+{
+	return (wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_RDMA_WRITE) && wqe->length <= SHORT_MAX;
+}
+
+void local_open_shortcut(struct local *local, struct qp *qp)
+{
+	/* Before the rules are asked: what changes meanwhile moves it. */
+	uint32_t epoch = atomic_load_explicit(&local->epoch, memory_order_acquire);
+
+	qp->shortcut = is_short(send_queue_at(&qp->sq, qp->sq.head - 1)) && shortcut_peer(local, qp) ?
+		       epoch : 0;
+}
+
+static bool send_short(struct local *local, struct qp *qp, uint32_t channel, const struct send_wqe *wqe)
+	REQUIRES(qp->lock)
+{
+	struct ring_room room;
+
+	if (ring_send_begin(local->channel_link, channel, wqe->length, &room))
+		return false;
+	/* The channel is what it was: else, the epoch was moved before its producer's lock could be taken. */
+	if (atomic_load_explicit(&local->epoch, memory_order_relaxed) != qp->shortcut ||
+	    !grant_is_alive(local->peers->peer[channel]->alive, qp->pairing.theirs) ||
+	    !transport_gather_one(qp, wqe, room.data)) {
+		ring_send_cancel(&room);
+		return false;
+	}
+	transport_send_head(qp, wqe, room.head);
+	ring_send_end(local->channel_link, &room, qp->number);
+	transport_message_sent(qp, message_token(channel, room.number),
+			       qp->requester.local_messages && !qp->requester.loss.stopped ?
+			       0 : clock_coarse_ns());
+	if (cq_is_armed(qp->send_cq) && local_await_answers(local, qp))
+		local->ops->note(local->owner, 0);
+	return true;
+}
+
+bool local_take_shortcut(struct local *local, struct qp *qp, struct effects *effects)
+{
+	uint32_t channel = local_channel(local, qpn_slot(qp->attr.dest_qp_num));
+	const struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.sent);
+
+	if (atomic_load_explicit(&trace_wanted, memory_order_relaxed) || qp->tx_running ||
+	    wqe->length > SHORT_MAX || channel == LOCAL_NO_CHANNEL)
+		return false;
+	if (wqe->opcode == IBV_WR_SEND)
+		return send_short(local, qp, channel, wqe);
+	/* Behind messages it is one of them. */
+	return !qp->requester.local_messages &&
+	       onesided_write_short(local, qp, local->peers->peer[channel], wqe, effects);
+}

@@ -66,7 +66,6 @@ struct datagram arrival_datagram(const struct arrival *arrival)
 
 enum ip_id_kind arrival_ip_id(const struct arrival *arrival)
 {
-	return arrival->datagram->sealed || arrival->datagram->checked ? IP_ID_PREDICTED :
-	       ip_id_kind_of(arrival->icrc == ICRC_GOOD, arrival->header.ip_id,
-			     arrival->header.dont_fragment);
+	return arrival->icrc == ICRC_GOOD ? IP_ID_PREDICTED :
+	       ip_id_kind_of(arrival->header.ip_id, arrival->header.dont_fragment);
 }

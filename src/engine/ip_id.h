@@ -25,10 +25,9 @@ enum ip_id_kind {
 	IP_ID_OTHER,
 };
 
-static inline enum ip_id_kind ip_id_kind_of(bool predicted, uint16_t id, bool dont_fragment)
+/* Of an identification that is not the predicted one. */
+static inline enum ip_id_kind ip_id_kind_of(uint16_t id, bool dont_fragment)
 {
-	if (predicted)
-		return IP_ID_PREDICTED;
 	return dont_fragment && id < LINK_SEGMENTS_MAX ? IP_ID_SMALL : IP_ID_OTHER;
 }
 

@@ -4,6 +4,7 @@
  * apart. The QP here is that of transport/test_support.h; its peer writes to its memory.
  */
 #include "engine/fake_link_test.h"
+#include "engine/ip_id.h"
 
 #include "base/ip_addr.h"
 #include "link/udp.h"
@@ -172,6 +173,32 @@ static void a_part_of_a_batch_knows_its_place(void **state)
 	assert_int_equal(receive_all(), 1);
 	assert_int_equal(taken(), 1);
 	assert_int_equal(station->qp.id_streak, 1);
+}
+
+/* As of a peer that counts its packets: the ICRC says which identification it gave this one. */
+static void append_identified(uint32_t psn, uint16_t id)
+{
+	struct datagram *datagram = arrive();
+	struct icrc_header header = icrc_header_of(datagram, id);
+	uint8_t *start = append(datagram, OUR_QPN, psn, 64);
+
+	icrc_seal(&header, start, datagram->bytes - ICRC_BYTES);
+}
+
+static void an_identification_that_no_verbatim_sends_ends_the_streak(void **state)
+{
+	append(arrive(), OUR_QPN, PEER_PSN, 64);
+	receive_all();
+	assert_int_equal(station->qp.id_streak, 1);
+	append_identified(PEER_PSN + 1, 4711);
+	receive_all();
+	assert_int_equal(taken(), 2);
+	assert_int_equal(station->qp.id_streak, 0);
+	station->qp.id_streak = IP_ID_STREAK;
+	append_identified(PEER_PSN + 2, 4711);
+	receive_all();
+	assert_int_equal(counted(COUNTER_RX_IP_ID), 1);
+	assert_int_equal(taken(), 2);
 }
 
 static void what_comes_from_this_process_needs_no_icrc(void **state)
@@ -471,6 +498,7 @@ int main(void)
 		RX_TEST(another_partition_is_not_ours),
 		RX_TEST(a_batch_is_taken_apart),
 		RX_TEST(a_part_of_a_batch_knows_its_place),
+		RX_TEST(an_identification_that_no_verbatim_sends_ends_the_streak),
 		RX_TEST(what_comes_from_this_process_needs_no_icrc),
 		RX_TEST(memory_of_the_sender_is_read_in_place),
 		RX_TEST(nothing_enters_by_another_way_than_the_peers),

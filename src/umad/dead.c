@@ -105,15 +105,25 @@ static bool file_is_read(int fd)
 	return recv(fd, NULL, 0, MSG_PEEK | MSG_DONTWAIT) < 0;
 }
 
+/*
+ * Requests of before have no answer any more: they are told of first. A manager that sweeps each second
+ * has one under way whenever a second is over, so what is due is done when the last of them is told of.
+ */
+static bool file_is_busy(const struct umad_file *file, int fd) REQUIRES(file->lock)
+{
+	return file->count || !file_is_read(fd);
+}
+
 uint64_t umad_file_revive(struct umad_file *file, int fd, uint64_t now_ns)
 {
 	uint64_t next_ns = waiting_expire(file, now_ns);
 	int attached;
 
 	if (now_ns >= file->retry_ns) {
+		if (file_is_busy(file, fd))
+			return next_ns;
 		file->retry_ns = now_ns + RETRY_NS;
-		/* Requests of before have no answer any more: they are told of first. */
-		attached = file->count || !file_is_read(fd) ? -1 : file_attach(file);
+		attached = file_attach(file);
 		if (attached >= 0 && dup2(attached, fd) >= 0) {
 			close(file->keeper);
 			file->keeper = -1;

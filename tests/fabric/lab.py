@@ -17,6 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 BUILD = os.environ.get('TEST_BUILD', os.path.join(ROOT, 'build'))
 VERBATIM = os.path.join(os.environ.get('TEST_BIN', os.path.join(BUILD, 'bin')), 'verbatim')
 LAB = os.path.join(HERE, 'lab.topo')
+WRITES = os.path.join(BUILD, 'meson/tests/fabric/writes')
 NOBODY = 65534
 PATIENCE_S = 30
 CTL = struct.Struct('=IHHIIQ')
@@ -147,6 +148,44 @@ class Fabric:
                 self.process.wait()
                 raise Failure('the fabric did not end: ' + self.text()) from None
         return self.process.returncode
+
+
+class Writes:
+    """tests/fabric/writes on a node."""
+
+    def __init__(self, user, node, *words, fabric='lab', wait=True):
+        self.log = os.path.join(user.directory, node + '.log')
+        with open(self.log, 'w', encoding='utf-8') as log:
+            self.process = user.popen([VERBATIM, 'run', WRITES] + list(words), node, fabric, stdin=subprocess.PIPE,
+                                      stdout=log, stderr=subprocess.STDOUT)
+        self.address = self.wait_for(r'^at (.*)$', PATIENCE_S).group(1) if wait else None
+
+    def said(self):
+        with open(self.log, encoding='utf-8') as log:
+            return log.read()
+
+    def wait_for(self, pattern, patience_s):
+        end = time.monotonic() + patience_s
+        while time.monotonic() < end:
+            found = re.search(pattern, self.said(), re.M)
+            if found:
+                return found
+            must(self.process.poll() is None, 'it ended: ' + self.said())
+            time.sleep(0.02)
+        raise Failure('no "%s" in: %s' % (pattern, self.said()[-2000:]))
+
+    def tell(self, line):
+        self.process.stdin.write(line + '\n')
+        self.process.stdin.flush()
+
+    def blocks(self):
+        found = re.findall(r'^wrote (\d+)$', self.said(), re.M)
+        return int(found[-1]) if found else 0
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
 
 
 def message(kind, body=b'', magic=MAGIC, version=VERSION, size=None, value=0):

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * RC WRITEs that are looked at: tests/fabric/pulls runs it on two hosts of a fabric.
+ * RC WRITEs that are looked at: tests/fabric/pulls and kills run it on two hosts of a fabric.
  *
  *	writes serve			prints "at LID QPN RKEY ADDRESS", reads the other's line, and waits
- *	writes send SECONDS		the same, then writes a block, reads it back and compares, again and
+ *	writes send SECONDS [TIMEOUT]	the same, then writes a block, reads it back and compares, again and
  *					again; prints "wrote N" after each hundred, and at the end "good"
  *
- * Timeout 18, retry_cnt 7. A request that fails: "failed: WORDS".
+ * Timeout 18, retry_cnt 7. A request that fails: "failed: WORDS". Asynchronous events: "event WORDS".
  */
 #include <infiniband/verbs.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,19 @@ static void need(int good, const char *what)
 	exit(2);
 }
 
-static void set_up(void)
+static void *events(void *context)
+{
+	struct ibv_async_event event;
+
+	while (!ibv_get_async_event(context, &event)) {
+		printf("event %s\n", ibv_event_type_str(event.event_type));
+		fflush(stdout);
+		ibv_ack_async_event(&event);
+	}
+	return NULL;
+}
+
+static void set_up(uint8_t timeout)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_context *context = list && *list ? ibv_open_device(*list) : NULL;
@@ -43,11 +56,13 @@ static void set_up(void)
 				    .qp_access_flags = IBV_ACCESS_REMOTE_WRITE |
 						       IBV_ACCESS_REMOTE_READ };
 	struct ibv_port_attr port;
+	pthread_t thread;
 	struct ibv_pd *pd;
 	unsigned lid, qpn;
 	char line[128];
 
 	need(context && !ibv_query_port(context, 1, &port), "ibv_open_device");
+	need(!pthread_create(&thread, NULL, events, context), "a thread");
 	pd = ibv_alloc_pd(context);
 	cq = ibv_create_cq(context, 8, NULL, NULL, 0);
 	need(pd && cq, "a PD and a CQ");
@@ -69,7 +84,7 @@ static void set_up(void)
 	need(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
 			    IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
 			    IBV_QP_MIN_RNR_TIMER), "RTR");
-	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = 18, .retry_cnt = 7,
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = timeout, .retry_cnt = 7,
 				     .rnr_retry = 7, .max_rd_atomic = 1 };
 	need(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
 			    IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC), "RTS");
@@ -98,8 +113,8 @@ int main(int argc, char **argv)
 {
 	time_t end;
 
-	need(argc >= 2, "writes serve|send SECONDS");
-	set_up();
+	need(argc >= 2, "writes serve|send SECONDS [TIMEOUT]");
+	set_up(argc > 3 ? (uint8_t)atoi(argv[3]) : 18);
 	if (argc < 3) {
 		char line[16];
 

@@ -20,15 +20,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "pair.h"
+
 #define WARM	64
 #define ROUNDS	100
 #define DEPTH	64
-
-/* What each end tells the other. */
-struct end {
-	uint32_t qpn, rkey;
-	union ibv_gid gid;
-};
 
 static struct ibv_context *context;
 static struct ibv_pd *pd;
@@ -40,14 +36,6 @@ static const char *work;
 static unsigned batch;
 static bool alone, measured;
 static unsigned polls;
-
-static void expect(int good, const char *what)
-{
-	if (good)
-		return;
-	perror(what);
-	exit(1);
-}
 
 static bool is(const char *name)
 {
@@ -86,29 +74,6 @@ static void open_device(struct end *end)
 	qp = ibv_create_qp(pd, &attr);
 	expect(qp && !ibv_query_gid(context, 1, 1, &end->gid), "ibv_create_qp");
 	end->qpn = qp->qp_num;
-}
-
-static void connect_to(int fd, const struct end *own, struct end *peer)
-{
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1,
-				    .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
-	char go = 0;
-
-	expect(write(fd, own, sizeof(*own)) == sizeof(*own) && read(fd, peer, sizeof(*peer)) == sizeof(*peer),
-	       "the other end");
-	expect(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
-	       "INIT");
-	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024,
-		.dest_qp_num = peer->qpn, .max_dest_rd_atomic = 1, .min_rnr_timer = 1,
-		.ah_attr = { .is_global = 1, .port_num = 1,
-			     .grh = { .dgid = peer->gid, .sgid_index = 1, .hop_limit = 64 } } };
-	expect(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-			      IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), "RTR");
-	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = 20, .retry_cnt = 7, .rnr_retry = 7,
-				     .max_rd_atomic = 1 };
-	expect(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-			      IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC), "RTS");
-	expect(write(fd, &go, 1) == 1 && read(fd, &go, 1) == 1, "the other end");
 }
 
 /* ---- what is counted, by these names ---- */
@@ -196,7 +161,7 @@ static void serve(int fd)
 	expect(dm && mr, "ibv_alloc_dm");
 	own.rkey = mr->rkey;
 	mr = ibv_reg_mr(pd, buffer, sizeof(buffer), IBV_ACCESS_LOCAL_WRITE);
-	connect_to(fd, &own, &peer);
+	connect_to(qp, fd, &own, &peer);
 	for (n = 0; n < batch; n++)
 		refill(false);
 	for (round = 0;; round++) {
@@ -225,7 +190,7 @@ static void request(int fd)
 	mr = ibv_reg_mr(pd, buffer, sizeof(buffer), IBV_ACCESS_LOCAL_WRITE);
 	expect(mr != NULL, "ibv_reg_mr");
 	sge.lkey = mr->lkey;
-	connect_to(fd, &own, &peer);
+	connect_to(qp, fd, &own, &peer);
 	if (!wr_is_send()) {
 		sge.length = 8;
 		wr.opcode = IBV_WR_RDMA_WRITE;

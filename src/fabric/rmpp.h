@@ -25,18 +25,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "wire/mad.h"
+#include "wire/rmpp.h"
 
 #define RMPP_MESSAGE_MAX	(32u << 20)
 #define RMPP_WINDOW		64u
-
-/* Bytes of a MAD. */
-enum rmpp_place {
-	RMPP_VERSION = 24, RMPP_TYPE = 25, RMPP_FLAGS = 26, RMPP_STATUS = 27, RMPP_SEGMENT = 28,
-	RMPP_LENGTH = 32, RMPP_HEADER_END = 36,
-};
-enum rmpp_type { RMPP_DATA = 1, RMPP_ACK = 2, RMPP_STOP = 3, RMPP_ABORT = 4 };
-enum rmpp_flag { RMPP_ACTIVE = 1, RMPP_FIRST = 2, RMPP_LAST = 4, RMPP_TIMES = 0xf8 };
 
 /* RMPPStatus: 1 goes with STOP, the others with ABORT. */
 enum rmpp_status {
@@ -55,12 +47,6 @@ enum rmpp_result {
 	RMPP_SENT,		/* to a sender: all is acknowledged */
 	RMPP_ENDED,		/* the other end aborted or stopped it */
 };
-
-/* Does the MAD say that it is a part of such a transaction? Of classes that have RMPP. */
-static inline bool rmpp_is_active(const uint8_t *mad)
-{
-	return mad[RMPP_FLAGS] & RMPP_ACTIVE;
-}
 
 /* The answer to @mad of the other end of a transaction: an ABORT, or with 1 a STOP. */
 void rmpp_refuse(const uint8_t mad[MAD_BYTES], enum rmpp_status status, uint8_t answer[MAD_BYTES]);

@@ -382,7 +382,7 @@ static enum drop agent_sa_received(void *owner, const struct mad_address *from,
 
 	agent_lock();
 	if (agent.sa)
-		why = sa_receive(agent.sa, from->ib.port, from->ib.lid, mad, now_ns);
+		why = sa_receive(agent.sa, from->ib.port, from->ib.lid, mad);
 	agent_unlock();
 	return why;
 }

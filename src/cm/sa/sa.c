@@ -10,10 +10,10 @@
 #include "base/counters.h"
 #include "base/list.h"
 #include "base/timer_heap.h"
+#include "wire/rmpp.h"
 #include "wire/smp.h"
 
 #define BUCKETS		256u
-#define RMPP_FLAGS	26u		/* bit 0: active */
 #define FIRST_WAIT_NS	40000000u	/* an answer takes less than a millisecond, if the SA has time */
 #define LAST_WAIT_NS	1000000000u
 
@@ -163,17 +163,15 @@ static bool query_is_answered_by(const struct sa_query *query, uint16_t port, ui
 	return query->lid && query->port == port && query->lid == lid &&
 	       header->class == MAD_CLASS_ADMINISTRATION && header->class_version == SA_CLASS_VERSION &&
 	       header->method == method_of_answer(query->mad[3]) &&
-	       header->attribute_id == get_be16(query->mad + 16) && !(mad[RMPP_FLAGS] & 1);
+	       header->attribute_id == get_be16(query->mad + 16) && !rmpp_is_active(mad);
 }
 
-enum drop sa_receive(struct sa *sa, uint16_t port, uint16_t lid, const uint8_t mad[MAD_BYTES],
-		     uint64_t now_ns)
+enum drop sa_receive(struct sa *sa, uint16_t port, uint16_t lid, const uint8_t mad[MAD_BYTES])
 {
 	struct sa_answer answer = { .outcome = SA_ANSWERED, .sent = true, .record = mad + SA_RECORD };
 	struct sa_query *query = NULL;
 	struct mad_header header;
 
-	(void)now_ns;
 	if (mad_parse(mad, MAD_BYTES, &header))
 		query = sa_find(sa, (uint32_t)header.transaction_id);
 	if (!query || !query_is_answered_by(query, port, lid, &header, mad)) {

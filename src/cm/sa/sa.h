@@ -73,8 +73,7 @@ int sa_ask(struct sa *sa, const struct sa_question *question,
 void sa_cancel(struct sa_query *query);	/* done() is not called any more */
 
 /* A MAD of the class has come by the port, from the LID. Why it is dropped. */
-enum drop sa_receive(struct sa *sa, uint16_t port, uint16_t lid, const uint8_t mad[MAD_BYTES],
-		     uint64_t now_ns);
+enum drop sa_receive(struct sa *sa, uint16_t port, uint16_t lid, const uint8_t mad[MAD_BYTES]);
 uint64_t sa_deadline(const struct sa *sa);
 void sa_tick(struct sa *sa, uint64_t now_ns);
 

@@ -130,13 +130,13 @@ static void an_answer_is_told_once(void **unused)
 
 	ask(sa, SECOND, 0);
 	make_answer(&good, mad);
-	assert_int_equal(sa_receive(sa, PORT, SM_LID, mad, 5), DROP_NONE);
+	assert_int_equal(sa_receive(sa, PORT, SM_LID, mad), DROP_NONE);
 	assert_int_equal(heard.count, 1);
 	assert_int_equal(heard.last.outcome, SA_ANSWERED);
 	assert_null(sa_path_read(heard.record, &asked, &path));
 	assert_int_equal(path.dlid, 9);
 	assert_int_equal(path.sl, 2);
-	assert_int_equal(sa_receive(sa, PORT, SM_LID, mad, 6), DROP_SA_UNASKED);
+	assert_int_equal(sa_receive(sa, PORT, SM_LID, mad), DROP_SA_UNASKED);
 	assert_int_equal(heard.count, 1);
 	assert_int_equal(sa_deadline(sa), TIME_NEVER);
 	ask(sa, SECOND, 0);		/* a transaction ID of 0 is left out */
@@ -181,7 +181,7 @@ static void any_question_may_be_lost(void **unused)
 		while (!heard.count) {
 			if (turn >= 5 || !(lost >> turn & 1)) {
 				make_answer(&good, mad);
-				assert_int_equal(sa_receive(sa, PORT, SM_LID, mad, 0), DROP_NONE);
+				assert_int_equal(sa_receive(sa, PORT, SM_LID, mad), DROP_NONE);
 			} else {
 				sa_tick(sa, sa_deadline(sa));
 			}
@@ -208,12 +208,12 @@ static void without_a_manager_one_may_come(void **unused)
 	mad[3] = MAD_METHOD_GET_RESPONSE;
 	put_be64(mad + 8, 2);
 	put_be16(mad + 16, 0x35);
-	assert_int_equal(sa_receive(sa, PORT, 0, mad, 0), DROP_SA_UNASKED);	/* nobody was asked */
+	assert_int_equal(sa_receive(sa, PORT, 0, mad), DROP_SA_UNASKED);	/* nobody was asked */
 	wire.sm = 12;
 	sa_tick(sa, sa_deadline(sa));
 	assert_int_equal(wire.sent, 1);
 	make_answer(&good, mad);
-	assert_int_equal(sa_receive(sa, PORT, 12, mad, 0), DROP_NONE);
+	assert_int_equal(sa_receive(sa, PORT, 12, mad), DROP_NONE);
 	assert_int_equal(heard.last.outcome, SA_ANSWERED);
 	wire.sm = 0;
 	ask(sa, SECOND, 0);
@@ -236,14 +236,14 @@ static void what_is_not_the_answer_changes_nothing(void **unused)
 	for (unsigned i = 0; i < sizeof(change) / sizeof(change[0]); i++) {
 		make_answer(&good, mad);
 		mad[change[i].byte] = change[i].value;
-		assert_int_equal(sa_receive(sa, PORT, SM_LID, mad, 0), DROP_SA_UNASKED);
+		assert_int_equal(sa_receive(sa, PORT, SM_LID, mad), DROP_SA_UNASKED);
 	}
 	make_answer(&good, mad);
-	assert_int_equal(sa_receive(sa, PORT, SM_LID + 1, mad, 0), DROP_SA_UNASKED);	/* another one's */
-	assert_int_equal(sa_receive(sa, PORT + 1, SM_LID, mad, 0), DROP_SA_UNASKED);
+	assert_int_equal(sa_receive(sa, PORT, SM_LID + 1, mad), DROP_SA_UNASKED);	/* another one's */
+	assert_int_equal(sa_receive(sa, PORT + 1, SM_LID, mad), DROP_SA_UNASKED);
 	assert_int_equal(heard.count, 0);
 	assert_int_equal(wire.unasked, sizeof(change) / sizeof(change[0]) + 2);
-	assert_int_equal(sa_receive(sa, PORT, SM_LID, mad, 0), DROP_NONE);
+	assert_int_equal(sa_receive(sa, PORT, SM_LID, mad), DROP_NONE);
 	assert_int_equal(heard.count, 1);
 	sa_free(sa);
 }
@@ -256,13 +256,13 @@ static void the_status_of_a_refusal_is_told_and_busy_is_none(void **unused)
 	ask(sa, SECOND, 0);
 	make_answer(&good, mad);
 	put_be16(mad + 4, MAD_STATUS_BUSY);
-	assert_int_equal(sa_receive(sa, PORT, SM_LID, mad, 0), DROP_NONE);
+	assert_int_equal(sa_receive(sa, PORT, SM_LID, mad), DROP_NONE);
 	assert_int_equal(heard.count, 0);
 	sa_tick(sa, sa_deadline(sa));
 	assert_int_equal(wire.sent, 2);
 	make_answer(&good, mad);
 	put_be16(mad + 4, 0x0300);
-	sa_receive(sa, PORT, SM_LID, mad, 0);
+	sa_receive(sa, PORT, SM_LID, mad);
 	assert_int_equal(heard.last.outcome, SA_REFUSED);
 	assert_int_equal(heard.last.status, 0x0300);
 	for (unsigned status = 0; status < 0x10000; status += 7)
@@ -326,7 +326,7 @@ static void noise_is_survived(void **unused)
 		make_answer(&good, mad);
 		for (unsigned changes = test_random(&random) % 8; changes; changes--)
 			mad[test_random(&random) % MAD_BYTES] = (uint8_t)test_random(&random);
-		sa_receive(sa, PORT, SM_LID, mad, 0);
+		sa_receive(sa, PORT, SM_LID, mad);
 		if (heard.last.outcome == SA_ANSWERED && heard.count) {
 			struct ib_path_record path;
 

@@ -58,6 +58,14 @@ static inline bool ip_addr_is_loopback_ipv4(const uint8_t address[16])
 	return ip_addr_is_ipv4(address) && address[12] == 127;
 }
 
+/* 127.0.0.1, ::1. */
+static inline bool ip_addr_is_localhost(const uint8_t address[16])
+{
+	static const uint8_t v4[16] = IP_ADDR_LOOPBACK_IPV4, v6[16] = { [15] = 1 };
+
+	return !memcmp(address, v4, sizeof(v4)) || !memcmp(address, v6, sizeof(v6));
+}
+
 /* fe80::/10 (RFC 4291, 2.4): IPv6 alone, for which a sender has to name the interface. */
 static inline bool ip_addr_is_link_local_ipv6(const uint8_t address[16])
 {

@@ -116,13 +116,60 @@ static const uint8_t *own_ip(const struct subnet *subnet, uint16_t port) REQUIRE
 	return NULL;
 }
 
+/* The port's address of the family of @like; of IPv6 its GID is one, too. NULL: it has none. */
+static const uint8_t *own_ip_like(const struct subnet *subnet, const struct subnet_end *end,
+				  const uint8_t like[16]) REQUIRES(subnet->lock)
+{
+	bool ipv4 = ip_addr_is_ipv4(like);
+
+	for (unsigned i = 0; i < subnet->own_count; i++)
+		if (subnet->own[i].port == end->port && ip_addr_is_ipv4(subnet->own[i].ip) == ipv4)
+			return subnet->own[i].ip;
+	return ipv4 ? NULL : end->now.gid[0];
+}
+
+/* An Active port, of the subnet of @gid if one is; else any. NULL: the node has none. */
+static const struct subnet_end *end_choose(const struct subnet *subnet, const uint8_t gid[16])
+	REQUIRES(subnet->lock)
+{
+	const struct subnet_end *best = NULL;
+	int best_points = -1;
+
+	for (unsigned i = 0; i < subnet->end_count; i++) {
+		const struct subnet_end *end = &subnet->end[i];
+		int points = 2 * (end->now.state == PORT_STATE_ACTIVE) + !memcmp(end->now.gid[0], gid, 8);
+
+		if (points > best_points) {
+			best = end;
+			best_points = points;
+		}
+	}
+	return best;
+}
+
+/*
+ * 127.0.0.1 and ::1, which no port of a fabric has, are the node itself: Linux takes a port of the host
+ * for them as for 0.0.0.0. Where lo is a device they are that one's. @ip: the port's own address.
+ */
+static const struct subnet_end *end_of_localhost(const struct subnet *subnet, const uint8_t address[16],
+						 const uint8_t **ip) REQUIRES(subnet->lock)
+{
+	static const uint8_t none[16];
+	const struct subnet_end *end = ip_addr_is_localhost(address) ? end_choose(subnet, none) : NULL;
+
+	*ip = end ? own_ip_like(subnet, end, address) : NULL;
+	return *ip ? end : NULL;
+}
+
 int subnet_find_address(void *owner, const uint8_t address[16], struct net_gid *found)
 {
 	struct subnet *subnet = owner;
 	const struct subnet_end *end = NULL;
+	bool alone;
 
 	if (ip_addr_is_zero(address))
 		return EADDRNOTAVAIL;
+	alone = ip_addr_is_localhost(address) && !net_has_interfaces();
 	own_learn(subnet);
 	lock_acquire(&subnet->lock);
 	for (unsigned i = 0; i < subnet->own_count && !end; i++)
@@ -131,6 +178,8 @@ int subnet_find_address(void *owner, const uint8_t address[16], struct net_gid *
 	for (unsigned i = 0; i < subnet->end_count && !end; i++)
 		if (end_has_gid(subnet, &subnet->end[i], address))
 			end = &subnet->end[i];
+	if (!end && alone)
+		end = end_of_localhost(subnet, address, &address);
 	if (end)
 		end_fill(subnet, end, address, found);
 	lock_release(&subnet->lock);
@@ -163,25 +212,6 @@ bool subnet_look(void *owner, uint16_t port, struct net_ib_port *look)
 }
 
 /* ---- the way to an address ---- */
-
-/* An Active port, of the subnet of @gid if one is; else any. NULL: the node has none. */
-static const struct subnet_end *end_choose(const struct subnet *subnet, const uint8_t gid[16])
-	REQUIRES(subnet->lock)
-{
-	const struct subnet_end *best = NULL;
-	int best_points = -1;
-
-	for (unsigned i = 0; i < subnet->end_count; i++) {
-		const struct subnet_end *end = &subnet->end[i];
-		int points = 2 * (end->now.state == PORT_STATE_ACTIVE) + !memcmp(end->now.gid[0], gid, 8);
-
-		if (points > best_points) {
-			best = end;
-			best_points = points;
-		}
-	}
-	return best;
-}
 
 static bool way_choose(struct subnet *subnet, struct net_way *way)
 {
@@ -219,6 +249,31 @@ static int way_find_gid(struct subnet *subnet, bool alone, struct net_way *way)
 	return err;
 }
 
+/* To the node itself, from itself: to the port that it is bound to, or chooses. */
+static int way_to_self(struct subnet *subnet, bool bound, struct net_way *way)
+{
+	const struct subnet_end *end;
+	const uint8_t *ip = NULL;
+
+	own_learn(subnet);
+	lock_acquire(&subnet->lock);
+	end = bound ? subnet_find_end(subnet, way->port.ib_port) : NULL;
+	if (end)
+		ip = own_ip_like(subnet, end, way->destination);
+	else
+		end = end_of_localhost(subnet, way->destination, &ip);
+	if (ip) {
+		memcpy(way->gid, end->now.gid[0], sizeof(way->gid));
+		memcpy(way->destination, ip, sizeof(way->destination));
+		if (!bound) {
+			memcpy(way->source, ip, sizeof(way->source));
+			end_fill(subnet, end, ip, &way->port);
+		}
+	}
+	lock_release(&subnet->lock);
+	return ip ? 0 : EHOSTUNREACH;
+}
+
 int subnet_find_way(void *owner, bool alone, struct net_way *way)
 {
 	struct subnet *subnet = owner;
@@ -232,6 +287,8 @@ int subnet_find_way(void *owner, bool alone, struct net_way *way)
 	memset(way->gid, 0, sizeof(way->gid));
 	if (!multicast)
 		err = way_find_gid(subnet, alone || bound, way);
+	if (err == ENOENT && alone && ip_addr_is_localhost(way->destination))
+		return way_to_self(subnet, bound, way);
 	if (err == ENOENT && (bound || alone))
 		err = EHOSTUNREACH;
 	if (err)

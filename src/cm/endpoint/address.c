@@ -103,8 +103,11 @@ uint64_t address_service_id(const struct endpoint_address *address, uint16_t spa
 
 /* ---- bind ---- */
 
-/* Which port has the address; none for wildcards. Not with the lock held. */
-static int find_port(const struct endpoint_address *address, struct bound_port **found)
+/*
+ * Which port has the address; none for wildcards. What stands for the node itself on a fabric is that port's
+ * address then. Not with the lock held.
+ */
+static int find_port(struct endpoint_address *address, struct bound_port **found)
 {
 	struct net_gid port;
 	int err;
@@ -114,6 +117,8 @@ static int find_port(const struct endpoint_address *address, struct bound_port *
 	err = net_find_gid(gsi_net(agent.gsi), address->bytes, address->scope, &port);
 	if (err)
 		return err;
+	if (port.link == ROUTE_IB && ip_addr_is_localhost(address->bytes))
+		memcpy(address->bytes, port.address, sizeof(address->bytes));
 	agent_lock();
 	*found = bound_port_get(&port, 0, address->bytes, clock_now_ns());
 	agent_unlock();
@@ -135,18 +140,19 @@ static int check_scope(const struct endpoint_address *address)
 	return 0;
 }
 
-int address_bind(struct endpoint *endpoint, const struct endpoint_address *address, bool claim)
+int address_bind(struct endpoint *endpoint, const struct endpoint_address *wanted, bool claim)
 {
+	struct endpoint_address address = *wanted;
 	struct bound_port *port = NULL;
-	int err = check_scope(address);
+	int err = check_scope(&address);
 
 	if (!err)
-		err = find_port(address, &port);
+		err = find_port(&address, &port);
 	if (err)
 		return err;
 	if (!endpoint->afonly_set)
-		endpoint->afonly = address->family == AF_INET;
-	endpoint->source = *address;
+		endpoint->afonly = address.family == AF_INET;
+	endpoint->source = address;
 	address_set_port(endpoint, port);
 	err = ports_take(endpoint, claim);
 	if (err) {

@@ -299,6 +299,56 @@ static void a_program_that_ended_disconnects(void **test)
 	endpoint_destroy(endpoint);
 }
 
+/* A request of a peer in this partition, which comes by one that both have. */
+static void request_comes(struct endpoint *client, uint16_t pkey)
+{
+	struct mad_address from = { .link = ROUTE_IB, .pkey = 0xffff,
+				    .ib = { .port = FAKE_IB_PORT, .lid = PEER } };
+	struct cm_message message;
+	uint8_t mad[MAD_BYTES];
+
+	assert_int_equal(endpoint_resolve_route(client, 2000), 0);
+	sa_answers(sent(), 0, RECORD_PATH_RECORD, &path);
+	take(RDMA_CM_EVENT_ROUTE_RESOLVED);
+	assert_int_equal(start_connecting(client, NULL, 0), 0);
+	assert_true(cm_message_parse(sent(), &message));
+	message.req.pkey = pkey;
+	cm_message_write(&message, mad);
+	ip_addr_of_lid(from.remote, PEER);
+	fake.ops->received(fake.owner, &from, NULL, mad, clock_now_ns());
+}
+
+static void a_request_for_a_partition_that_the_port_lacks_is_refused(void **test)
+{
+	struct endpoint *listener = listen_on(ip("0.0.0.0", 7174), 10), *client = create();
+	struct cm_message answer;
+
+	resolve_by_fabric(client);
+	request_comes(client, 0x8077);
+	assert_true(cm_message_parse(sent(), &answer));
+	assert_int_equal(answer.kind, CM_MESSAGE_REJ);
+	assert_int_equal(answer.rej.reason, CM_REJECT_INVALID_GID);
+	assert_int_equal(answer.rej.info_bytes, 16);
+	assert_memory_equal(answer.rej.info, fake.ib.gid.raw, 16);
+	assert_int_equal(sent_to.ib.lid, PEER);
+	expect_none();
+	endpoint_destroy(client);
+	endpoint_destroy(listener);
+}
+
+/* Full or limited: whether both may talk was seen when the packet came. */
+static void a_request_for_a_partition_of_the_port_is_taken(void **test)
+{
+	struct endpoint *listener = listen_on(ip("0.0.0.0", 7174), 10), *client = create();
+
+	resolve_by_fabric(client);
+	request_comes(client, 0x0005);
+	assert_true(fake.first == fake.last);
+	assert_true(is_readable(channel));
+	endpoint_destroy(client);
+	endpoint_destroy(listener);
+}
+
 #define fabric_test(name) cmocka_unit_test_setup_teardown(name, open_by_fabric, close_channel)
 
 int main(void)
@@ -311,6 +361,8 @@ int main(void)
 		fabric_test(the_port_stays_in_a_group_until_its_last_id_leaves),
 		fabric_test(a_join_that_fails_is_told),
 		fabric_test(a_program_that_ended_disconnects),
+		fabric_test(a_request_for_a_partition_that_the_port_lacks_is_refused),
+		fabric_test(a_request_for_a_partition_of_the_port_is_taken),
 	};
 
 	return cmocka_run_group_tests_name("endpoint at a fabric", tests, NULL, NULL);

@@ -192,6 +192,27 @@ void ib_describe_way(const struct endpoint *endpoint, struct mad_address *to)
 	ip_addr_of_lid(to->remote, path->dlid);
 }
 
+/*
+ * Can it be answered in its partition? Chapter 12 has no reason for a key: Linux, which cannot make an address
+ * vector without the key's row, refuses the GID, and names the port's own.
+ */
+bool ib_request_is_of_member(const struct cm_event *event)
+{
+	const struct cm_req *req = &event->message->req;
+	struct net_ib_port now;
+
+	if (!net_ib_port(gsi_net(agent.gsi), event->from->ib.port, &now) ||
+	    net_ib_pkey_index(&now, req->pkey) < PKEY_TABLE_SIZE)
+		return true;
+	explain_about("reject 12", OF_NOTHING,
+		      "a request from LID %u is refused (reason 12): it is for partition 0x%04x, and this port "
+		      "(LID %u) has no such P_Key (smpquery pkeys; partitions.conf of opensm)",
+		      event->from->ib.lid, req->pkey & 0x7fff, now.lid);
+	cm_reject(event->connection, CM_REJECT_INVALID_GID, now.gid.raw, sizeof(now.gid.raw), NULL, 0,
+		  clock_now_ns());
+	return false;
+}
+
 static bool is_of_port(uint16_t lid)
 {
 	return lid && lid < LID_MULTICAST;

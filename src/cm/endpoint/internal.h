@@ -391,6 +391,8 @@ void ib_explain_silence(bool joining, const struct endpoint *endpoint,
 			const struct sa_answer *answer) REQUIRES(agent.lock);
 /* Where messages of connection management go to. */
 void ib_describe_way(const struct endpoint *endpoint, struct mad_address *to) REQUIRES(agent.lock);
+/* False: the port lacks the partition of a request, which is refused, and that is explained. */
+bool ib_request_is_of_member(const struct cm_event *event) REQUIRES(agent.lock);
 /* The way back of a request, and its path as the peer has it (NULL: a datagram's). */
 void ib_request_take(struct endpoint *endpoint, const struct mad_address *from,
 		     const struct cm_req *req) REQUIRES(agent.lock);

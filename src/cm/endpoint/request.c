@@ -154,6 +154,8 @@ void connection_request(const struct cm_event *event)
 			  clock_now_ns());
 		return;
 	}
+	if (event->from->link == ROUTE_IB && !ib_request_is_of_member(event))
+		return;
 	endpoint = request_endpoint(event, qp_type);
 	if (!endpoint)
 		return;

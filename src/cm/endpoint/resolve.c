@@ -55,6 +55,7 @@ static int resolve_ib(struct resolution *way)
 	way->port = ib.port;
 	memcpy(way->dgid, ib.gid, sizeof(way->dgid));
 	memcpy(way->source.bytes, ib.source, sizeof(ib.source));
+	memcpy(way->destination.bytes, ib.destination, sizeof(ib.destination));
 	return 0;
 }
 

@@ -7,7 +7,7 @@
 
 #include "tracepoint/tracepoint.h"
 
-static const struct drop_row rows[DROP_COUNT] = {
+static const struct drop_row drop_rows[DROP_COUNT] = {
 	[DROP_NONE] = { COUNTER_NONE, NULL, NULL, NULL },
 #define DROP(reason, counter, tally, words, peer, key) \
 	[DROP_##reason] = { COUNTER_##counter, words, peer, key },
@@ -18,7 +18,7 @@ static const struct drop_row rows[DROP_COUNT] = {
 const struct drop_row *drop_row(enum drop why)
 {
 	assert((unsigned)why < DROP_COUNT);
-	return &rows[why];
+	return &drop_rows[why];
 }
 
 enum drop drop_count(struct counters *counters, enum drop why, uint64_t n)

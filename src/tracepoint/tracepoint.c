@@ -50,7 +50,7 @@ static const struct {
 	const char *event;
 	uint32_t want;
 	const struct field *field;
-} rows[TRACEPOINTS] = {
+} tracepoint_rows[TRACEPOINTS] = {
 #define TRACEPOINT(row, kind, event) { event, TRACE_##kind, fields_##row },
 #define FIELD(row, type, member)
 #define TRACEPOINT_END(row)
@@ -117,14 +117,14 @@ void tracepoint_encode(enum tracepoint row, const void *fields, uint64_t now_ns,
 	struct encoder encoder = { .data = data };
 	const uint16_t number = (uint16_t)row;
 
-	*record = (struct tracepoint_record){ .row = row, .want = rows[row].want, .data = data };
+	*record = (struct tracepoint_record){ .row = row, .want = tracepoint_rows[row].want, .data = data };
 	memcpy(&record->time_ns, fields, sizeof(record->time_ns));
 	memcpy(&record->failure, (const uint8_t *)fields + sizeof(record->time_ns),
 	       sizeof(record->failure));
 	record->time_ns = record->time_ns ? record->time_ns : now_ns;
 	memcpy(data, &number, sizeof(number));
 	encoder.used = sizeof(number);
-	for (const struct field *field = rows[row].field; field->name; field++) {
+	for (const struct field *field = tracepoint_rows[row].field; field->name; field++) {
 		const void *value = (const uint8_t *)fields + field->offset;
 		const struct tracepoint_some *some = value;
 
@@ -287,8 +287,8 @@ size_t tracepoint_members(const void *data, size_t bytes, char out[TRACEPOINT_BY
 
 	if (!decode_bytes(&decoder, &row, sizeof(row)) || row >= TRACEPOINTS)
 		return 0;
-	print_format(&decoder.print, "\"event\":\"%s\"", rows[row].event);
-	for (const struct field *field = rows[row].field; field->name; field++)
+	print_format(&decoder.print, "\"event\":\"%s\"", tracepoint_rows[row].event);
+	for (const struct field *field = tracepoint_rows[row].field; field->name; field++)
 		if (!decode_field(&decoder, field))
 			return 0;
 	return decoder.print.used;

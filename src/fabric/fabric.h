@@ -315,7 +315,7 @@ struct fabric_question {
 };
 /*
  * Lines about its way: each node with what decides there, the row of the table, and where and why
- * it ends. Nothing is sent or counted. Returns whether it arrives. A group's is a tree: false.
+ * it ends. Nothing is sent or counted. A group's is a tree. Returns whether it arrives, anywhere.
  */
 bool fabric_print_route(const struct fabric *fabric, const struct fabric_question *question,
 			FILE *out);

@@ -520,14 +520,75 @@ static void the_lines_of_a_route_have_the_rows_that_decide(void **unused)
 	text = route(HOST1, 6, 3, 0x8005, 4, &arrived);
 	assert_non_null(strstr(text, "\nsw1[3]: P_Key 0x8005 is not in its table"));
 	free(text);
-	text = route(HOST1, 0xc001, 0, PKEY_DEFAULT, 4, &arrived);
+	text = route(HOST1, LID_PERMISSIVE, 0, PKEY_DEFAULT, 4, &arrived);
 	assert_false(arrived);
 	free(text);
+}
+
+static void the_lines_of_a_group_are_a_tree(void **unused)
+{
+	bool arrived;
+	char *text;
+
+	set_group(SW1, 1 << 1 | 1 << 3);
+	set_group(SW2, 1 << 0 | 1 << 2 | 1 << 3);
+	text = route(HOST1, GROUP, 3, PKEY_DEFAULT, 256, &arrived);
+	assert_true(arrived);
+	assert_string_equal(text,
+		"host1: out by [1], SL2VL[3] = VL 3, Active, MTU 4096\n"
+		"sw1: MFT[0xc001] = 3, in by [1]\n"
+		"  sw1: out by [3], SL2VL[1>3][3] = VL 3, Active, MTU 4096\n"
+		"  sw2: MFT[0xc001] = 0 2, in by [3]\n"
+		"    sw2[0]: arrived\n"
+		"    sw2: out by [2], SL2VL[3>2][3] = VL 3, Active, MTU 4096\n"
+		"    host4: arrived\n");
+	free(text);
+	link_event(data.world.fabric, SW2, 2, PORT_LOST, true);
+	set_group(SW2, 1 << 2 | 1 << 3);
+	text = route(HOST1, GROUP, 3, PKEY_DEFAULT, 256, &arrived);
+	assert_false(arrived);
+	assert_non_null(strstr(text, "\n    sw2[2]: Init, and not Active"));
+	free(text);
+	set_group(SW2, 1 << 3);
+	text = route(HOST1, GROUP, 3, PKEY_DEFAULT, 256, &arrived);
+	assert_non_null(strstr(text, "\n  sw2: MFT[0xc001] = 3 alone: back to where it came from\n"));
+	free(text);
+	text = route(HOST1, GROUP + 1, 3, PKEY_DEFAULT, 256, &arrived);
+	assert_false(arrived);
+	assert_non_null(strstr(text, "\nsw1: MFT[0xc002] has no port, nor is there a default one"));
+	free(text);
+	data.world.fabric->node[SW1].switch_info.default_multicast_primary_port = 3;
+	text = route(HOST1, GROUP + 1, 3, PKEY_DEFAULT, 256, &arrived);
+	assert_non_null(strstr(text, "\nsw1: MFT[0xc002] has no port: default port 3, in by [1]\n"
+			       "sw1: out by [3], SL2VL[1>3][3] = VL 3"));
+	free(text);
+}
+
+/* At hosts, as it says. */
+static unsigned arrivals_in(const char *text)
+{
+	unsigned count = 0;
+
+	for (; (text = strstr(text, ": arrived")); text++)
+		count++;
+	return count;
 }
 
 static unsigned pick(uint64_t *random, unsigned below)
 {
 	return (unsigned)(test_random(random) % below);
+}
+
+/* As many copies arrive as it says; one more is the sender's HCA's, for others at its port. */
+static void said_of_group(uint32_t from, uint16_t slid, uint8_t sl, uint16_t pkey, unsigned payload)
+{
+	bool active = port_of(from, 1)->state == PORT_ACTIVE, said;
+	char *text = route(from, GROUP, sl, pkey, payload, &said);
+
+	assert_int_equal(data_send(from, slid, GROUP, sl, pkey, payload), 0);
+	assert_int_equal(arrivals_in(text) + active, data.count);
+	assert_int_equal(said, arrivals_in(text) > 0);
+	free(text);
 }
 
 /* Tables, states and keys at random: the words and the packets agree. */
@@ -566,6 +627,8 @@ static void what_is_said_of_a_route_is_what_packets_do(void **unused)
 				if (!pick(&random, 10))
 					fabric->node[sw].lft[0][lid] =
 						(uint8_t)pick(&random, 5);
+		set_group(SW1, (uint16_t)(pick(&random, 8) << 1));
+		set_group(SW2, (uint16_t)(pick(&random, 8) << 1));
 		for (unsigned k = 0; k < 24; k++) {
 			unsigned from = HOST1 + pick(&random, 4);
 			uint16_t lid = (uint16_t)(3 + pick(&random, 5));
@@ -579,6 +642,7 @@ static void what_is_said_of_a_route_is_what_packets_do(void **unused)
 						   payload), 0);
 			assert_int_equal(said, data.count == 1);
 			arrivals += said;
+			said_of_group(from, (uint16_t)(from + 1), sl, pkey, payload);
 		}
 	}
 	assert_in_range(arrivals, rounds * 2, rounds * 22);
@@ -602,6 +666,7 @@ int main(void)
 		DATA_TEST(a_trace_has_each_cable_with_its_crc),
 		DATA_TEST(a_wrong_key_at_a_qp_is_counted_and_told),
 		DATA_TEST(the_lines_of_a_route_have_the_rows_that_decide),
+		DATA_TEST(the_lines_of_a_group_are_a_tree),
 		DATA_TEST(what_is_said_of_a_route_is_what_packets_do),
 		cmocka_unit_test_teardown(
 			a_switch_that_enforces_keys_lets_those_of_its_table_through, data_end),

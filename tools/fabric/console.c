@@ -20,6 +20,7 @@
 #include "base/nearest.h"
 #include "base/text.h"
 #include "wire/packet.h"
+#include "wire/smp.h"
 
 #define WORDS		12
 #define LINE_BYTES	1024
@@ -226,7 +227,7 @@ static int lid_end(struct room *room, const char *text, uint32_t *node, uint32_t
 	uint64_t lid;
 	int err;
 
-	if (text_number(text, 1, 0xbfff, &lid) &&
+	if (console_number(text, 1, 0xbfff, &lid) &&
 	    fabric_find_node(room->fabric, text) == FABRIC_NONE) {
 		*node = fabric_find_lid(room->fabric, (uint16_t)lid, port);
 		if (*node == FABRIC_NONE)
@@ -249,7 +250,7 @@ static bool route_option(struct fabric_question *question, const char *name, con
 
 	if (!strcmp(name, "--sl") && text_number(text, 0, 15, &value))
 		question->sl = (uint8_t)value;
-	else if (!strcmp(name, "--pkey") && text_number(text, 1, UINT16_MAX, &value))
+	else if (!strcmp(name, "--pkey") && console_number(text, 1, UINT16_MAX, &value))
 		question->pkey = (uint16_t)value;
 	else if (!strcmp(name, "--bytes") && text_number(text, 0, 4096, &value))
 		question->payload = (unsigned)value;
@@ -271,13 +272,13 @@ static int word_route(struct room *room, int count, char **word, FILE *out)
 		right = route_option(&question, word[i], word[i + 1]);
 	if (!right) {
 		fprintf(out, "expected route FROM TO [--sl 0..15] [--pkey N] [--bytes 0..4096]: "
-			"nodes, ports or LIDs\n");
+			"nodes, ports or LIDs, TO also that of a group\n");
 		return EINVAL;
 	}
 	if (lid_end(room, word[1], &question.node, &question.port, out))
 		return EINVAL;
-	/* A LID that no port has shows where it ends, too; of a port's LIDs this one is meant. */
-	if (text_number(word[2], 1, UINT16_MAX, &lid) &&
+	/* A LID that no port has shows where it ends, too, that of a group its tree; of a port's LIDs this is meant. */
+	if (console_number(word[2], 1, UINT16_MAX, &lid) &&
 	    fabric_find_node(room->fabric, word[2]) == FABRIC_NONE) {
 		question.dlid = (uint16_t)lid;
 		to_node = fabric_find_lid(room->fabric, question.dlid, &to_port);
@@ -292,10 +293,13 @@ static int word_route(struct room *room, int count, char **word, FILE *out)
 			return EHOSTUNREACH;
 		}
 	}
-	fprintf(out, "from %s to LID %u of %s, SL %u, P_Key 0x%04x, %u bytes\n",
-		console_node_name(room, question.node), question.dlid,
-		to_node == FABRIC_NONE ? "no port" : console_node_name(room, to_node), question.sl,
-		question.pkey, question.payload);
+	if (lid_is_multicast(question.dlid))
+		fprintf(out, "from %s to the group at LID 0x%04x", console_node_name(room, question.node),
+			question.dlid);
+	else
+		fprintf(out, "from %s to LID %u of %s", console_node_name(room, question.node), question.dlid,
+			to_node == FABRIC_NONE ? "no port" : console_node_name(room, to_node));
+	fprintf(out, ", SL %u, P_Key 0x%04x, %u bytes\n", question.sl, question.pkey, question.payload);
 	return fabric_print_route(room->fabric, &question, out) ? 0 : EHOSTUNREACH;
 }
 

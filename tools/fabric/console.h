@@ -21,6 +21,8 @@ int console_word_counter(struct room *room, int count, char **word, FILE *out);
 int console_word_metrics(struct room *room, int count, char **word, FILE *out);
 
 /* console_fault.c */
+/* Decimal, or 0x. */
+bool console_number(const char *text, uint64_t least, uint64_t most, uint64_t *value);
 int console_cable_fault(struct room *room, char **word, FILE *out);
 int console_word_port(struct room *room, int count, char **word, FILE *out);
 int console_word_lft(struct room *room, int count, char **word, FILE *out);

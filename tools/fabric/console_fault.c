@@ -15,8 +15,7 @@ static const char *said(int err)
 	return err == ENOENT ? "it was not held" : strerror(err);
 }
 
-/* Decimal, or 0x. */
-static bool fault_number(const char *text, uint64_t least, uint64_t most, uint64_t *value)
+bool console_number(const char *text, uint64_t least, uint64_t most, uint64_t *value)
 {
 	char *behind;
 
@@ -107,9 +106,9 @@ int console_word_lft(struct room *room, int count, char **word, FILE *out)
 	struct end end;
 	int err;
 
-	if (count != 4 || !fault_number(word[2], 1, 0xbfff, &lid) ||
+	if (count != 4 || !console_number(word[2], 1, 0xbfff, &lid) ||
 	    (strcasecmp(word[3], "free") && strcasecmp(word[3], "none") &&
-	     !fault_number(word[3], 0, UINT8_MAX, &port))) {
+	     !console_number(word[3], 0, UINT8_MAX, &port))) {
 		fprintf(out, "expected lft SWITCH LID PORT, none (unreachable), or free\n");
 		return EINVAL;
 	}
@@ -131,8 +130,8 @@ int console_word_pkey(struct room *room, int count, char **word, FILE *out)
 	struct end end;
 	int err;
 
-	if (count != 4 || !fault_number(word[2], 0, UINT16_MAX, &index) ||
-	    (strcasecmp(word[3], "free") && !fault_number(word[3], 0, UINT16_MAX, &key))) {
+	if (count != 4 || !console_number(word[2], 0, UINT16_MAX, &index) ||
+	    (strcasecmp(word[3], "free") && !console_number(word[3], 0, UINT16_MAX, &key))) {
 		fprintf(out, "expected pkey NODE[PORT] INDEX KEY, or free\n");
 		return EINVAL;
 	}
@@ -154,7 +153,7 @@ int console_word_guid(struct room *room, int count, char **word, FILE *out)
 	struct end end;
 	uint64_t guid = 0;
 
-	if (count < 2 || count > 3 || (count == 3 && !fault_number(word[2], 1, UINT64_MAX, &guid))) {
+	if (count < 2 || count > 3 || (count == 3 && !console_number(word[2], 1, UINT64_MAX, &guid))) {
 		fprintf(out, "expected Guid NODE, or NODE[PORT], or Guid NODE GUID\n");
 		return EINVAL;
 	}
@@ -178,7 +177,7 @@ int console_word_baselid(struct room *room, int count, char **word, FILE *out)
 	struct end end;
 	uint64_t lid = 0;
 
-	if (count < 2 || count > 3 || (count == 3 && !fault_number(word[2], 0, 0xbfff, &lid))) {
+	if (count < 2 || count > 3 || (count == 3 && !console_number(word[2], 0, 0xbfff, &lid))) {
 		fprintf(out, "expected Baselid NODE, or NODE[PORT], and a LID to hold, or 0\n");
 		return EINVAL;
 	}

@@ -19,6 +19,7 @@
 #include "device/internal.h"
 #include "device/observer.h"
 #include "engine/injection.h"
+#include "engine/receive.h"
 #include "mad/gsi.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
@@ -70,14 +71,6 @@ static enum drop process_management(void *owner, const struct arrival *arrival, 
 
 	lock_assert_held(&qp1->engine->progress);
 	return qp1_receive(qp1, arrival, now_ns);
-}
-
-static int receive_service(void *owner, struct datagram *datagram, uint8_t *buffer, size_t size)
-{
-	struct qp1 *qp1 = &((struct hca *)owner)->qp1;
-
-	lock_assert_held(&qp1->engine->progress);
-	return qp1_receive_service(qp1, datagram, buffer, size);
 }
 
 static enum drop process_multicast(void *owner, const struct packet *packet, struct rx_info *info,
@@ -239,7 +232,6 @@ static bool process_may_leave(void *owner, uint64_t now_ns)
 
 static const struct engine_ops engine_ops = {
 	.management = process_management,
-	.receive_service = receive_service,
 	.multicast = process_multicast,
 	.is_connected_to = process_is_connected_to,
 	.process_ends = process_send_final_acks,
@@ -339,7 +331,7 @@ static int process_attach(struct hca *hca)
 	hca->engine.without_udp = !roce;
 	if (!hca->subnet)
 		return 0;
-	hca->engine.links[ROUTE_IB] = subnet_link(hca->subnet);
+	receive_from_fabric(&hca->engine, subnet_link(hca->subnet));
 	hca->net.maker = (struct port_maker){ .make = subnet_make_ports, .find = subnet_find_address,
 					      .find_way = subnet_find_way, .look = subnet_look,
 					      .serve = subnet_serve, .describe = subnet_describe,

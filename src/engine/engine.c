@@ -9,51 +9,15 @@
 #include "base/log.h"
 #include "engine/injection.h"
 #include "engine/internal.h"
-#include "engine/links.h"
+#include "engine/receive.h"
 #include "engine/wake.h"
 #include "engine/way.h"
-#include "engine/steer.h"
 #include "host/group_program.h"
 #include "link/udp.h"
 #include "platform/clock.h"
 #include "trace/file.h"
 
-#define SLOT_BUFFER	65536u
-
-/* ---- its own sources: sockets, slots, bells and peers of this host ---- */
-
-static void sockets_abandon(struct source *source)
-{
-	struct engine *engine = source->owner;
-	struct link *udp = engine->links[ROUTE_ROCE_V2];
-	int fds[8];
-	unsigned i, count = udp->ops->event_fds(udp, fds, 8);
-
-	for (i = 0; i < count; i++)
-		close(fds[i]);
-	steer_abandon(engine);
-	links_abandon(engine);
-	udp_abandon(engine->udp);
-}
-
-static void slots_woken(struct source *source)
-{
-	atomic_store(&((struct engine *)source->owner)->rx.slots_due, true);
-}
-
-static void slots_abandon(struct source *source)
-{
-	struct engine *engine = source->owner;
-	unsigned i;
-
-	for (i = 0; i < engine->qps.slot_count; i++)
-		slot_release(&engine->qps.slot[i]);
-}
-
-static void bells_woken(struct source *source)
-{
-	local_silence_bells(&((struct engine *)source->owner)->local);
-}
+/* ---- peers of this host ---- */
 
 static bool peers_are_due(struct source *source)
 {
@@ -82,13 +46,6 @@ static void peers_abandon(struct source *source)
 	local_abandon(&engine->local);
 }
 
-static const struct source_ops source_of_sockets = {
-	.name = "sockets", .abandon = sockets_abandon,
-};
-static const struct source_ops source_of_slots = {
-	.name = "slots", .woken = slots_woken, .abandon = slots_abandon,
-};
-static const struct source_ops source_of_bells = { .name = "bells", .woken = bells_woken };
 static const struct source_ops source_of_peers = {
 	.name = "peers", .turn = peers_turn, .is_due = peers_are_due, .asked_ns = peers_asked,
 	.abandon = peers_abandon,
@@ -109,10 +66,8 @@ void engine_init(struct engine *engine)
 	engine->worker.rebind_ns = TIME_NEVER;
 	engine->owner_watch_fd = -1;
 	sources_init(all, &engine->waiter);
-	source_register(all, &engine->source.bells, &source_of_bells, engine);
-	source_register(all, &engine->source.sockets, &source_of_sockets, engine);
+	receive_register(engine);
 	source_register(all, &engine->source.peers, &source_of_peers, engine);
-	source_register(all, &engine->source.slots, &source_of_slots, engine);
 	source_register(all, &engine->source.port, &source_of_port, engine);
 	source_register(all, &engine->source.port_group, &source_of_port_group, engine);
 	engine->waiter.epoll_fd = engine->waiter.doorbell_fd = -1;
@@ -152,7 +107,7 @@ static void local_receive_slots(void *owner)
 	struct engine *engine = owner;
 
 	lock_assert_held(&engine->progress);
-	atomic_store(&engine->rx.slots_due, true);
+	source_set_due(&engine->source.all, &engine->source.slots);
 	rx_poll(engine, clock_now_ns());
 }
 
@@ -232,7 +187,7 @@ static int open_local(struct engine *engine)
 	local->run_queue = &engine->run_queue;
 	local->waiter = &engine->waiter;
 	local->connect_tag = engine->source.peers.tag;
-	local->bells_tag = engine->source.bells.tag;
+	local->bells_tag = engine->source.channels.tag;
 	local->packets_why = local->mode < LOCAL_RING ? engine_packets_why(engine) : NULL;
 	if (local->packets_why)
 		local->mode = LOCAL_RING;
@@ -247,7 +202,7 @@ static int engine_allocate(struct engine *engine)
 {
 	engine->batches.free[0] = tx_batch_new();
 	engine->batches.count = engine->batches.free[0] ? 1 : 0;
-	engine->rx.slot_buffer = malloc(SLOT_BUFFER);
+	engine->rx.slot_buffer = malloc(RECEIVE_BUFFER);
 	return engine->batches.count && engine->rx.slot_buffer ? 0 : ENOMEM;
 }
 

@@ -13,6 +13,7 @@
  *	                run queue -> tx_run -> transport_transmit -> tx_send
  *
  *	progress.c	one thread at a time receives and expires timers
+ *	receive.c	where datagrams come from: sources, a round of which is rx_poll()
  *	rx.c, tx.c	from datagrams to packets, and back
  *	tx_run.c	one thread at a time transmits for a QP
  *	timers.c	deadlines of QPs
@@ -62,8 +63,6 @@ struct arrival;
 struct engine_ops {
 	/* A packet to QP1 that can be taken. Returns why it was dropped, counted. */
 	enum drop (*management)(void *owner, const struct arrival *arrival, uint64_t now_ns);
-	/* As slot_receive(): a request received by another process. */
-	int (*receive_service)(void *owner, struct datagram *datagram, uint8_t *buffer, size_t size);
 	/* Likewise. */
 	enum drop (*multicast)(void *owner, const struct packet *packet, struct rx_info *info, uint64_t now_ns);
 	/*
@@ -134,8 +133,6 @@ struct rx {
 	unsigned slots_busy;		/* rounds left in which the slot sockets are checked often */
 	unsigned rounds, brief_rounds;
 	struct list ethernet_ports;	/* of RAW_PACKET QPs (engine/steer.h) */
-	_Atomic bool slots_due;		/* a slot socket is readable */
-	_Atomic bool services_due;	/* a socket of a service is readable */
 };
 
 /* Are ACKs held back for an immediate reply of the application? (progress.c) */
@@ -190,12 +187,12 @@ struct app_wait {
 /* What the engine's threads wait for and serve (platform/source.h); the engine's own. */
 struct engine_sources {
 	struct sources all;
-	struct source sockets, slots, bells, peers, port, port_group;
+	struct source held, channels, sockets, fabric, loopback, frames, slots, peers, port, port_group;
 };
 
 /*
  * Rooms above use counters, progress (to hold it), run_queue, links, udp, local, qps, watch, group,
- * waiter, source.all, reply.awaited and rx.services_due. The rest belongs to engine/.
+ * waiter, source.all and reply.awaited. The rest belongs to engine/.
  * Large: one a process, of its links, its QPs and its threads.
  */
 struct engine {
@@ -313,7 +310,7 @@ void effects_defer(void *engine, struct effects *effects);
 /* Drop the progress lock, and apply what was deferred. */
 void progress_unlock(struct engine *engine) RELEASES(engine->progress);
 
-/* ---- rx.c, tx.c ---- */
+/* ---- receive.c, tx.c ---- */
 
 /* Returns how many packets were received, those for other processes included. */
 unsigned rx_poll(struct engine *engine, uint64_t now_ns) REQUIRES(engine->progress);

@@ -71,11 +71,9 @@ static enum drop fake_management(void *owner, const struct arrival *arrival, uin
 	return DROP_NONE;
 }
 
-static int fake_receive_service(void *owner, struct datagram *datagram, uint8_t *buffer,
-				size_t size)
+static void fake_receive_service(struct source *source, struct receiver *receiver)
 {
 	fake.services++;
-	return EAGAIN;
 }
 
 static enum drop fake_multicast(void *owner, const struct packet *packet, struct rx_info *info,
@@ -96,7 +94,7 @@ static uint64_t fake_asked_ns(struct source *source)
 }
 
 static const struct source_ops fake_chores = {
-	.name = "fake", .is_due = fake_is_due, .asked_ns = fake_asked_ns,
+	.name = "fake", .receive = fake_receive_service, .is_due = fake_is_due, .asked_ns = fake_asked_ns,
 };
 
 static bool fake_may_leave(void *owner, uint64_t now_ns)
@@ -105,8 +103,7 @@ static bool fake_may_leave(void *owner, uint64_t now_ns)
 }
 
 static const struct engine_ops fake_ops = {
-	.management = fake_management, .receive_service = fake_receive_service,
-	.multicast = fake_multicast, .may_leave = fake_may_leave,
+	.management = fake_management, .multicast = fake_multicast, .may_leave = fake_may_leave,
 };
 
 static inline int engine_begin(void **state)

@@ -127,6 +127,7 @@ int injection_open(struct engine *engine)
 		complain(VARIABLE ": seed %llu",
 			 (unsigned long long)injection->injector.seed);
 	engine->injection = injection;
+	source_poll(&engine->source.all, &engine->source.held, true);
 	return 0;
 }
 
@@ -175,6 +176,7 @@ void injection_close(struct engine *engine)
 	inject_fini(&engine->injection->injector);
 	injection_free(engine->injection);
 	engine->injection = NULL;
+	source_poll(&engine->source.all, &engine->source.held, false);
 }
 
 /* ---- packets ---- */

@@ -115,7 +115,7 @@ void port_settle(struct engine *engine)
 	while (engine->group && !port_group_is_settled(engine->group) &&
 	       (now_ns = clock_now_ns()) < until_ns) {
 		port_group_tick(engine->group, now_ns);
-		atomic_store(&engine->rx.slots_due, true);
+		source_set_due(&engine->source.all, &engine->source.slots);
 		if (!rx_poll(engine, now_ns))
 			thread_sleep_ns(SETTLE_STEP_NS);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * From datagrams to QPs: split batches into packets, read each (arrival.h), find its QP, run the
- * transport. Packets for another process's slot are forwarded to
- * it. A QP stays locked over the packets of a batch that are for it.
+ * transport. Packets for another process's slot are forwarded to it. A QP stays locked over the
+ * packets of a batch that are for it. Where datagrams come from: receive.h.
  */
 #include <errno.h>
 #include <string.h>
@@ -13,50 +13,14 @@
 #include "engine/injection.h"
 #include "engine/internal.h"
 #include "engine/qp_table.h"
-#include "engine/steer.h"
+#include "engine/receive.h"
 #include "engine/way.h"
-#include "local/channel/ring.h"
-#include "trace/file.h"
 #include "transport/drop.h"
 #include "transport/refusal.h"
 #include "wire/dump.h"
 #include "wire/icrc.h"
 
-#define RECEIVE_BATCH	16u
-#define RECEIVE_ROUNDS	8u	/* batches per round, so that timers and transmitting get a turn */
-#define SLOTS_SELDOM	64u	/* rounds between looks at the slot sockets (the worker is told) */
-#define SLOTS_OFTEN	8u	/* the same while packets come there */
-#define SLOTS_BUSY	4096u	/* rounds for which a packet makes them busy */
-#define SLOT_BUFFER	65536u
-#define SOCKETS_EVERY_NS 20000u
-#define RINGS_FIRST	64u	/* rounds of batches that may precede others */
-#define FABRIC_BUSY	64u	/* rounds for which a packet by the fabric's process makes it busy */
-#define HELD_MAX	1024u	/* packets that were held back, in a round */
-
-struct receiver {
-	struct engine *engine;
-	uint64_t now_ns;
-	struct qp *qp;		/* locked, or NULL */
-	struct effects effects;
-	unsigned packets;
-	bool deny_receive;	/* the packet is to find none (VERBATIM_FAULT=rnr) */
-	struct rx_traced *traced;	/* of the packet at hand; NULL: it is not traced */
-};
-
-/* Field by field: zeroing all effects would cost more than most rounds. */
-static void rx_init_receiver(struct receiver *receiver, struct engine *engine, uint64_t now_ns)
-{
-	receiver->engine = engine;
-	receiver->now_ns = now_ns;
-	receiver->qp = NULL;
-	receiver->packets = 0;
-	receiver->deny_receive = false;
-	receiver->traced = NULL;
-	effects_init(&receiver->effects);
-}
-
-/* Unlock the QP of the last packets: its lock is held from packet to packet. */
-static void rx_unlock_qp(struct receiver *receiver) UNCHECKED_LOCKS
+void rx_unlock_qp(struct receiver *receiver)
 {
 	if (receiver->qp) {
 		timers_arm(receiver->engine, receiver->qp);
@@ -374,7 +338,7 @@ static size_t forward_run(struct receiver *receiver, const struct datagram *data
 	return run.bytes;
 }
 
-static void receive_datagram(struct receiver *receiver, struct datagram *datagram)
+void rx_datagram(struct receiver *receiver, struct datagram *datagram)
 {
 	size_t segment_bytes = datagram->segment_bytes ? datagram->segment_bytes : datagram->bytes;
 	unsigned first = datagram->segment_number;
@@ -415,233 +379,4 @@ static void receive_datagram(struct receiver *receiver, struct datagram *datagra
 			rx_take(receiver, &arrival);
 		done += bytes;
 	}
-}
-
-static void receive_link(struct receiver *receiver, struct link *link);
-
-/*
- * What was sent through memory before the packets at hand were given to the fabric's process
- * precedes them: a sender changes over to it at once.
- */
-static void receive_rings_first(struct receiver *receiver)
-{
-	struct link *rings = receiver->engine->local.channel_link;
-	unsigned before, n = 0;
-
-	if (!rings || !ring_has_channels(rings))
-		return;
-	do {
-		before = receiver->packets;
-		receive_link(receiver, rings);
-	} while (receiver->packets != before && ++n < RINGS_FIRST);
-	ring_done(rings);
-}
-
-static void receive_link(struct receiver *receiver, struct link *link)
-{
-	struct datagram datagram[RECEIVE_BATCH];
-	unsigned round, received, i;
-
-	for (round = 0; round < RECEIVE_ROUNDS; round++) {
-		if (link->ops->receive(link, datagram, RECEIVE_BATCH, &received) || !received)
-			return;
-		if (link == receiver->engine->links[ROUTE_ROCE_V2])
-			call_shield();		/* it may be a MAD, another process's, a probe */
-		if (link == receiver->engine->links[ROUTE_IB])
-			receive_rings_first(receiver);
-		for (i = 0; i < received; i++)
-			receive_datagram(receiver, &datagram[i]);
-		rx_unlock_qp(receiver);
-		if (trace_wants(TRACE_FILE))
-			trace_file_relieve();
-		if (received < RECEIVE_BATCH)
-			return;
-	}
-}
-
-static void receive_slots(struct receiver *receiver)
-{
-	struct engine *engine = receiver->engine;
-	struct slot_proof proof;
-	struct datagram datagram;
-	unsigned i, n;
-
-	call_shield();
-	for (i = 0; i < engine->qps.slot_count; i++)
-		for (n = 0; n < RECEIVE_BATCH * RECEIVE_ROUNDS; n++) {
-			int err = slot_receive(&engine->qps.slot[i], &datagram, engine->rx.slot_buffer,
-					       SLOT_BUFFER, &proof);
-
-			if (err == EAGAIN)
-				break;
-			if (err == EPERM)
-				drop_count(engine->counters, DROP_FORGED, 1);
-			if (err == ENOMSG)
-				local_note_proof(&engine->local, &proof);
-			if (err)
-				continue;
-			datagram.forwarded = true;
-			engine->rx.slots_busy = SLOTS_BUSY;
-			receive_datagram(receiver, &datagram);
-		}
-	rx_unlock_qp(receiver);
-}
-
-/* Requests for a service of this process that other processes received. */
-static void receive_services(struct receiver *receiver)
-{
-	struct engine *engine = receiver->engine;
-	struct datagram datagram;
-	unsigned n;
-	int err = 0;
-
-	call_shield();
-	for (n = 0; err != EAGAIN && n < RECEIVE_BATCH * RECEIVE_ROUNDS; n++) {
-		err = engine->ops->receive_service(engine->owner, &datagram, engine->rx.slot_buffer,
-						   SLOT_BUFFER);
-		if (err == EPERM)
-			drop_count(engine->counters, DROP_FORGED, 1);
-		if (!err)
-			receive_datagram(receiver, &datagram);
-	}
-	rx_unlock_qp(receiver);
-}
-
-/* Packets that were held back on purpose and are due, in both directions. */
-static void receive_held(struct receiver *receiver)
-{
-	struct engine *engine = receiver->engine;
-	struct held *held;
-	unsigned n;
-
-	call_shield();
-	lock_assert_held(&engine->progress);
-	for (n = 0; n < HELD_MAX && (held = injection_take(engine, false, receiver->now_ns)); n++) {
-		receive_datagram(receiver, &held->datagram);
-		injection_release(engine, held);
-	}
-	rx_unlock_qp(receiver);
-	injection_send_held(engine, receiver->now_ns);
-}
-
-static bool slots_are_due(struct engine *engine)
-{
-	unsigned every = engine->rx.slots_busy ? SLOTS_OFTEN : SLOTS_SELDOM;
-
-	if (engine->rx.slots_busy)
-		engine->rx.slots_busy--;
-	return engine->rx.rounds % every == 0 ||
-	       (atomic_load_explicit(&engine->rx.slots_due, memory_order_relaxed) &&
-		atomic_exchange(&engine->rx.slots_due, false));
-}
-
-/*
- * Reading the sockets is a system call, as long as several messages through memory: beside peers
- * that share memory the sockets are read only every SOCKETS_EVERY_NS.
- */
-static bool sockets_are_due(struct receiver *receiver)
-{
-	struct engine *engine = receiver->engine;
-
-	if (engine->without_udp)
-		return false;
-	if (engine->local.channel_link && ring_has_channels(engine->local.channel_link) &&
-	    receiver->now_ns - engine->rx.udp_looked_ns < SOCKETS_EVERY_NS)
-		return false;
-	engine->rx.udp_looked_ns = receiver->now_ns;
-	return true;
-}
-
-/*
- * A channel was opened while QPs were sending: packets sent by UDP precede those in memory. RC
- * would repair the order; UD would deliver the wrong one (and UC stays with UDP:
- * device/qp_modify.c).
- */
-static void receive_udp_first(struct receiver *receiver)
-{
-	unsigned before, n = 0;
-
-	do {
-		before = receiver->packets;
-		receive_link(receiver, receiver->engine->links[ROUTE_ROCE_V2]);
-	} while (receiver->packets != before && ++n < RECEIVE_ROUNDS);
-}
-
-/* Likewise beside peers of the fabric that share memory, unless something has just come by its process. */
-static bool fabric_is_due(struct receiver *receiver)
-{
-	struct engine *engine = receiver->engine;
-
-	if (engine->rx.fabric_busy)
-		engine->rx.fabric_busy--;
-	else if (engine->local.channel_link && ring_has_channels(engine->local.channel_link) &&
-		 receiver->now_ns - engine->rx.fabric_looked_ns < SOCKETS_EVERY_NS)
-		return false;
-	engine->rx.fabric_looked_ns = receiver->now_ns;
-	return true;
-}
-
-static void receive_fabric(struct receiver *receiver)
-{
-	unsigned before = receiver->packets;
-
-	call_shield();
-	receive_link(receiver, receiver->engine->links[ROUTE_IB]);
-	if (receiver->packets != before)
-		receiver->engine->rx.fabric_busy = FABRIC_BUSY;
-}
-
-void rx_drain_fabric(struct engine *engine, uint64_t now_ns)
-{
-	struct receiver receiver;
-	unsigned before, n = 0;
-
-	if (!engine->links[ROUTE_IB])
-		return;
-	rx_init_receiver(&receiver, engine, now_ns);
-	do {
-		before = receiver.packets;
-		receive_fabric(&receiver);
-	} while (receiver.packets != before && ++n < RINGS_FIRST);
-}
-
-unsigned rx_poll(struct engine *engine, uint64_t now_ns)
-{
-	struct receiver receiver;
-	unsigned i;
-
-	rx_init_receiver(&receiver, engine, now_ns);
-	if (engine->injection)
-		receive_held(&receiver);
-	if (engine->local.channel_link && ring_pending(engine->local.channel_link)) {
-		if (now_ns < atomic_load_explicit(&engine->local.udp_first_until_ns, memory_order_relaxed))
-			receive_udp_first(&receiver);
-		receive_link(&receiver, engine->local.channel_link);
-		ring_done(engine->local.channel_link);
-	}
-	if (sockets_are_due(&receiver)) {
-		receive_link(&receiver, engine->links[ROUTE_ROCE_V2]);
-		for (i = ROUTE_ROCE_V2 + 1; i < ROUTE_LINK_COUNT; i++)
-			if (engine->links[i] && i != ROUTE_IB) {
-				call_shield();
-				receive_link(&receiver, engine->links[i]);
-			}
-	}
-	if (engine->links[ROUTE_IB] && fabric_is_due(&receiver))
-		receive_fabric(&receiver);
-	if (loopback_pending(engine->loopback))
-		receive_link(&receiver, engine->loopback);
-	if (!list_empty(&engine->rx.ethernet_ports)) {
-		call_shield();
-		receiver.packets += steer_receive(engine, now_ns);
-	}
-	if (slots_are_due(engine))
-		receive_slots(&receiver);
-	if (atomic_load_explicit(&engine->rx.services_due, memory_order_relaxed)) {
-		atomic_store(&engine->rx.services_due, false);
-		receive_services(&receiver);
-	}
-	if (receiver.packets && trace_wants(TRACE_FILE))
-		trace_file_flush();
-	return receiver.packets;
 }

@@ -365,7 +365,7 @@ static void services_are_looked_at_once_when_they_are_due(void **state)
 {
 	receive_all();
 	assert_int_equal(fake.services, 0);
-	atomic_store(&engine->rx.services_due, true);
+	source_set_due(&engine->source.all, &fake.chores);
 	receive_all();
 	receive_all();
 	assert_int_equal(fake.services, 1);

@@ -8,8 +8,8 @@
 
 static bool work_waits(struct engine *engine)
 {
-	return atomic_load(&engine->run_queue.count) > 0 || loopback_pending(engine->loopback) ||
-	       local_pending(&engine->local) || atomic_load(&engine->worker.stopping) ||
+	return atomic_load(&engine->run_queue.count) > 0 || sources_are_pending(&engine->source.all) ||
+	       atomic_load(&engine->worker.stopping) ||
 	       atomic_load(&engine->worker.leaving) == LEAVING;
 }
 

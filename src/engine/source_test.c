@@ -93,7 +93,7 @@ static void those_without_turns_are_anyones(void **state)
 	assert_false(engine->source.all.anyones & workers.source.tag);
 	assert_true(engine->source.all.anyones & engine->source.sockets.tag);
 	assert_true(engine->source.all.anyones & engine->source.slots.tag);
-	assert_true(engine->source.all.anyones & engine->source.bells.tag);
+	assert_true(engine->source.all.anyones & engine->source.channels.tag);
 	assert_false(engine->source.all.anyones & engine->source.peers.tag);
 }
 

@@ -66,6 +66,7 @@ int steer_get_port(struct engine *engine, uint32_t interface, const uint8_t mac[
 		port->loopback = loopback;
 		list_init(&port->flows);
 		list_add_tail(&engine->rx.ethernet_ports, &port->node);
+		source_poll(&engine->source.all, &engine->source.frames, true);
 	}
 	port->users++;
 	*got = port;
@@ -77,6 +78,8 @@ void steer_put_port(struct engine *engine, struct ethernet_port *port)
 	if (--port->users)
 		return;
 	list_remove(&port->node);
+	if (list_empty(&engine->rx.ethernet_ports))
+		source_poll(&engine->source.all, &engine->source.frames, false);
 	packet_socket_close(&port->socket);
 	free(port);
 }

@@ -105,7 +105,7 @@ static void worker_housekeeping(struct engine *engine, uint32_t ready)
 {
 	sources_woken(&engine->source.all, ready);
 	/* The bell was for the thread that waits here, and is not rung again for its sleep. */
-	if ((ready & engine->source.bells.tag) && atomic_load(&engine->wait.active))
+	if ((ready & engine->source.channels.tag) && atomic_load(&engine->wait.active))
 		waiter_ring(&engine->waiter);
 	sources_turn(&engine->source.all, ready, clock_now_ns());
 }

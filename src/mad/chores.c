@@ -11,7 +11,9 @@
 #include <string.h>
 
 #include "mad/internal.h"
+#include "base/call.h"
 #include "base/log.h"
+#include "engine/receive.h"
 #include "engine/wake.h"
 #include "host/group_program.h"
 #include "host/slot_watch.h"
@@ -228,7 +230,28 @@ void qp1_interfaces_changed(struct qp1 *qp1)
 
 static void services_woken(struct source *source)
 {
-	atomic_store(&((struct qp1 *)source->owner)->engine->rx.services_due, true);
+	source_set_due(&((struct qp1 *)source->owner)->engine->source.all, source);
+}
+
+/* Requests for a service of this process that other processes received. */
+static void services_received(struct source *source, struct receiver *receiver)
+{
+	struct qp1 *qp1 = source->owner;
+	struct engine *engine = qp1->engine;
+	struct datagram datagram;
+	unsigned n;
+	int err = 0;
+
+	call_shield();
+	lock_assert_held(&engine->progress);
+	for (n = 0; err != EAGAIN && n < RECEIVE_BATCH * RECEIVE_ROUNDS; n++) {
+		err = qp1_receive_service(qp1, &datagram, engine->rx.slot_buffer, RECEIVE_BUFFER);
+		if (err == EPERM)
+			drop_count(engine->counters, DROP_FORGED, 1);
+		if (!err)
+			rx_datagram(receiver, &datagram);
+	}
+	rx_unlock_qp(receiver);
 }
 
 static void services_abandoned(struct source *source)
@@ -273,7 +296,7 @@ static uint64_t chores_asked(struct source *source)
 }
 
 static const struct source_ops source_of_services = {
-	.name = "services", .woken = services_woken, .abandon = services_abandoned,
+	.name = "services", .woken = services_woken, .receive = services_received, .abandon = services_abandoned,
 };
 static const struct source_ops source_of_errors = {
 	.name = "errors of sockets", .turn = errors_turn,

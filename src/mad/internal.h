@@ -21,6 +21,9 @@ struct gsi {
 	uint8_t (*host_only)[16];	/* GIDs of this host that no packet can carry (net/route.c) */
 };
 
+/* dispatch.c: as slot_receive(): a request received by another process. */
+int qp1_receive_service(struct qp1 *qp1, struct datagram *datagram, uint8_t *buffer, size_t size)
+	REQUIRES(qp1->engine->progress);
 /* gsi.c: in a fork()ed child: every descriptor is closed. */
 void qp1_abandon(struct qp1 *qp1);
 /* gsi.c: @datagram has addresses and non-default fields. Returns as gsi_send(). */

@@ -50,8 +50,6 @@ void qp1_fini(struct qp1 *qp1);
 /* For struct engine_ops; a packet to QP1 that can be taken. */
 enum drop qp1_receive(struct qp1 *qp1, const struct arrival *arrival, uint64_t now_ns)
 	REQUIRES(qp1->engine->progress);
-int qp1_receive_service(struct qp1 *qp1, struct datagram *datagram, uint8_t *buffer, size_t size)
-	REQUIRES(qp1->engine->progress);
 /*
  * Tells the consumers what has become of an interface: of each change, then once of all. Without
  * locks of the HCA.

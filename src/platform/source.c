@@ -21,6 +21,52 @@ void source_register(struct sources *sources, struct source *source, const struc
 	sources->row[sources->count++] = source;
 	if (!ops->turn)
 		sources->anyones |= source->tag;
+	if (ops->pending)
+		sources->pending |= source->tag;
+}
+
+static struct source *source_of_tag(const struct sources *sources, uint32_t tag)
+{
+	return sources->row[__builtin_ctz(tag) - 1];
+}
+
+void source_poll(struct sources *sources, const struct source *source, bool each)
+{
+	if (each)
+		sources->polled |= source->tag;
+	else
+		sources->polled &= ~source->tag;
+}
+
+void source_set_due(struct sources *sources, const struct source *source)
+{
+	atomic_fetch_or(&sources->due, source->tag);
+}
+
+void sources_receive(struct sources *sources, uint32_t also, struct receiver *receiver)
+{
+	uint32_t rows = sources->polled | also;
+
+	if (atomic_load_explicit(&sources->due, memory_order_relaxed))
+		rows |= atomic_exchange(&sources->due, 0);
+	for (; rows; rows &= rows - 1) {
+		struct source *source = source_of_tag(sources, rows);
+
+		source->ops->receive(source, receiver);
+	}
+}
+
+bool sources_are_pending(const struct sources *sources)
+{
+	uint32_t rows;
+
+	for (rows = sources->pending; rows; rows &= rows - 1) {
+		struct source *source = source_of_tag(sources, rows);
+
+		if (source->ops->pending(source))
+			return true;
+	}
+	return false;
 }
 
 int source_watch(struct sources *sources, const struct source *source, int fd)

@@ -6,12 +6,15 @@
  *	woken	a descriptor is readable: noted by the thread that woke, the worker or an application's
  *	turn	work of the worker alone, without locks: a descriptor is readable, a deadline has come,
  *		or it is due
+ *	receive	in a round of progress, by the one thread that makes it: in each (source_poll()), or when
+ *		woken() says so (source_set_due())
  *
  * All are registered before the worker runs, and stay as long as it does. Descriptors come and go.
  */
 #ifndef VERBATIM_PLATFORM_SOURCE_H
 #define VERBATIM_PLATFORM_SOURCE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -19,6 +22,7 @@
 
 struct source;
 struct waiter;
+struct receiver;		/* the caller's, for receive() */
 
 /* Each may be NULL. A source without turn() is served by any thread that makes progress. */
 struct source_ops {
@@ -34,6 +38,10 @@ struct source_ops {
 	uint64_t (*asked_ns)(struct source *source);
 	/* The same, asked by the worker only. */
 	uint64_t (*deadline_ns)(struct source *source);
+	/* With the lock of progress: take what has come, in the order of the sources. */
+	void (*receive)(struct source *source, struct receiver *receiver);
+	/* Any thread, before it sleeps: has something come of which no descriptor tells? */
+	bool (*pending)(struct source *source);
 	/* In a fork()ed child: close descriptors, touch nothing else. */
 	void (*abandon)(struct source *source);
 };
@@ -49,6 +57,9 @@ struct sources {
 	struct source *row[SOURCES_MAX];
 	unsigned count;
 	uint32_t anyones;	/* tags of those without turn() */
+	uint32_t pending;	/* of those that have pending() */
+	uint32_t polled;	/* of those that receive in each round: with the lock of progress */
+	_Atomic uint32_t due;	/* of those that receive in the next one: set by any thread */
 };
 
 /* @waiter: opened before the first source_watch(). */
@@ -68,5 +79,13 @@ uint64_t sources_deadline(const struct sources *sources);
 bool sources_are_due(const struct sources *sources);
 uint64_t sources_asked(const struct sources *sources);
 void sources_abandon(const struct sources *sources);
+
+/* @source receives in each round from now on, or not. With the lock of progress, or before the worker runs. */
+void source_poll(struct sources *sources, const struct source *source, bool each);
+/* It receives in the next round. Any thread. */
+void source_set_due(struct sources *sources, const struct source *source);
+/* A round: those that receive in each, those that are due, and those with the tags @also. */
+void sources_receive(struct sources *sources, uint32_t also, struct receiver *receiver);
+bool sources_are_pending(const struct sources *sources);
 
 #endif

@@ -76,12 +76,12 @@ static bool is_set_id(void)
 	return getauxval(AT_SECURE) != 0;
 }
 
-static void channels_receive(struct local *local)
+static void move_receive(struct local *local)
 {
 	local_receive(local);
 }
 
-static const struct channel_ops channel_ops = { .receive = channels_receive, .lost = messages_lost };
+static const struct channel_ops channel_ops = { .receive = move_receive, .lost = messages_lost };
 
 int local_open(struct local *local)
 {

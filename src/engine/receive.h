@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A round of receiving. Ways by which packets come into this process are sources (platform/source.h) with a
+ * receive(); rx_poll() has each take what has come, in the order in which they were registered, and hand it
+ * to rx_datagram(). Those of the engine are in receive.c; rooms above register theirs behind them.
+ */
+#ifndef VERBATIM_ENGINE_RECEIVE_H
+#define VERBATIM_ENGINE_RECEIVE_H
+
+#include "engine/engine.h"
+
+#define RECEIVE_BATCH	16u
+#define RECEIVE_ROUNDS	8u	/* batches per round, so that timers and transmitting get a turn */
+#define RECEIVE_BUFFER	65536u	/* bytes of rx.slot_buffer, which any source may use */
+
+struct rx_traced;
+
+/* Of the thread that makes progress. */
+struct receiver {
+	struct engine *engine;
+	uint64_t now_ns;
+	struct qp *qp;		/* locked, or NULL */
+	struct effects effects;
+	unsigned packets;
+	bool deny_receive;	/* the packet is to find none (VERBATIM_FAULT=rnr) */
+	struct rx_traced *traced;	/* of the packet at hand; NULL: it is not traced */
+};
+
+/* What was received: packets for QPs of this process, and for those of others. */
+void rx_datagram(struct receiver *receiver, struct datagram *datagram);
+/* Unlock the QP of the last packets: its lock is held from packet to packet. Each receive() ends with it. */
+void rx_unlock_qp(struct receiver *receiver) UNCHECKED_LOCKS;
+
+/* For engine_init(): those that packets come by, first. */
+void receive_register(struct engine *engine);
+/* By the worker's caller, before it runs: the link to the process of a fabric is a source from now on. */
+void receive_from_fabric(struct engine *engine, struct link *link);
+
+#endif

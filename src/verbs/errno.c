@@ -29,8 +29,8 @@
 #define FAILED_OPEN		FAILED_POINTER
 
 /* What it answers if an argument is not good. */
-#define REFUSED_ERRNO	EINVAL
-#define REFUSED_END	EINVAL
+#define REFUSED_ERRNO	call.err
+#define REFUSED_END	call.err
 #define REFUSED_MINUS	-1
 #define REFUSED_POINTER	NULL
 #define REFUSED_OPEN	NULL

@@ -8,9 +8,16 @@
 
 #define FIRST_BUCKETS	64u
 
+/* What an adapter's kernel would go by: the file of the context, and the number of the object in it. */
+struct live_identity {
+	const struct ibv_context *context;
+	uint32_t number;
+};
+
 struct live_handle {
 	struct live_handle *next;	/* of its bucket */
 	const void *object;
+	struct live_identity identity;	/* as it was made: the structure is the application's to overwrite */
 	uint64_t file, generation;
 	uint32_t count;			/* how often it was opened */
 	enum live_kind kind;
@@ -62,6 +69,36 @@ static struct live_handle **live_find(enum live_kind kind, const void *object) R
 	return NULL;
 }
 
+#define NUMBERED(kind, type, member)                                                                    \
+	case kind:                                                                                      \
+		return (struct live_identity) { ((const type *)object)->context, ((const type *)object)->member }
+#define UNNUMBERED(kind, type)                                                                          \
+	case kind:                                                                                      \
+		return (struct live_identity) { ((const type *)object)->context, 0 }
+
+static struct live_identity live_identity_of(enum live_kind kind, const void *object)
+{
+	switch (kind) {
+	NUMBERED(LIVE_PD, struct ibv_pd, handle);
+	NUMBERED(LIVE_MR, struct ibv_mr, handle);
+	NUMBERED(LIVE_MW, struct ibv_mw, handle);
+	NUMBERED(LIVE_DM, struct ibv_dm, handle);
+	NUMBERED(LIVE_CQ, struct ibv_cq, handle);
+	NUMBERED(LIVE_SRQ, struct ibv_srq, handle);
+	NUMBERED(LIVE_QP, struct ibv_qp, handle);
+	NUMBERED(LIVE_AH, struct ibv_ah, handle);
+	NUMBERED(LIVE_WQ, struct ibv_wq, handle);
+	NUMBERED(LIVE_TABLE, struct ibv_rwq_ind_table, ind_tbl_handle);
+	NUMBERED(LIVE_FLOW, struct ibv_flow, handle);
+	UNNUMBERED(LIVE_TD, struct ibv_td);
+	UNNUMBERED(LIVE_XRCD, struct ibv_xrcd);
+	UNNUMBERED(LIVE_COUNTERS, struct ibv_counters);
+	UNNUMBERED(LIVE_CHANNEL, struct ibv_comp_channel);
+	default:
+		return (struct live_identity) { NULL, 0 };
+	}
+}
+
 /* Without memory the buckets stay as they are, and get longer. */
 static void live_grow(void) REQUIRES(live_lock)
 {
@@ -100,13 +137,18 @@ static void live_unlink(struct live_handle **link) REQUIRES(live_lock)
 static void take_handle(struct live_call *call, enum live_kind kind, const void *object)
 {
 	struct live_handle **link;
-	bool is_known, is_foreign = false;
+	bool is_known, is_foreign = false, is_changed = false;
 
 	if (!object || call->err)
 		return;
 	lock_acquire(&live_lock);
 	link = live_find(kind, object);
 	is_known = link || is_incomplete;
+	if (link) {
+		struct live_identity now = live_identity_of(kind, object);
+
+		is_changed = now.context != (*link)->identity.context || now.number != (*link)->identity.number;
+	}
 	if (link && !call->file) {
 		call->file = (*link)->file;
 		call->generation = (*link)->generation;
@@ -114,10 +156,14 @@ static void take_handle(struct live_call *call, enum live_kind kind, const void 
 		is_foreign = (*link)->file != call->file;
 	}
 	lock_release(&live_lock);
-	if (is_known && !is_foreign)
+	if (is_known && !is_foreign && !is_changed)
 		return;
-	call->err = EINVAL;
-	if (is_foreign)
+	call->err = is_changed ? ENOENT : EINVAL;
+	if (is_changed)
+		explain_refused(call->name, ENOENT, "%s: the context or the handle in the %s %p is not the one "
+				"that it was made with: the application has overwritten the structure",
+				call->name, live_names[kind], object);
+	else if (is_foreign)
 		explain_refused(call->name, EINVAL,
 				"%s: the %s %p is of another context than the objects before it: "
 				"create all of them in one context (ibv_open_device), or import "
@@ -264,6 +310,7 @@ void live_add(const struct live_call *call, enum live_kind kind, const void *obj
 		return;
 	}
 	*handle = (struct live_handle){.object = object,
+				       .identity = live_identity_of(kind, object),
 				       .kind = kind,
 				       .count = 1,
 				       .file = live_file_of(call, kind, object),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Which handles the application holds: contexts and objects, by address. errno.c asks before a verb looks at one,
- * so that a handle that is no more, or never was, is refused with EINVAL instead of being followed; and so are
+ * so that a handle that is no more, or never was, is refused with EINVAL instead of being followed (with ENOENT if
+ * the application has overwritten what says which object it is, as by an adapter's kernel); and so are
  * objects of contexts that were opened separately, in one call: an adapter finds objects in the context's file
  * only. Contexts of one file (ibv_import_device) share theirs.
  *
@@ -46,7 +47,7 @@ struct live_call {
 	const char *name;
 	uint64_t file;			/* hca_file_number() of the first handle; 0: none yet */
 	uint64_t generation;		/* of it: which object it is, should another one come to its address */
-	int err;			/* EINVAL, explained: one of them is not good */
+	int err;			/* EINVAL or ENOENT, explained: one of them is not good */
 };
 
 /* The next argument: a handle, a structure that names some, or neither. Null pointers are left to the verb. */

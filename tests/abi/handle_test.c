@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Handles that are no more, or never were, and objects of two contexts in one call: each call that takes objects
- * refuses them with EINVAL, and looks at none. What inline functions of the header would read is called through
- * the tables.
+ * refuses them with EINVAL, and looks at none. Those whose structure was overwritten are refused with ENOENT. What
+ * inline functions of the header would read is called through the tables.
  */
 #include "fixture.h"
 
@@ -348,7 +348,6 @@ static void what_a_query_fills_in_is_not_looked_at(void **state)
 	assert_int_equal(ibv_close_device(of.context), 0);
 }
 
-/* A shared target is good until its last open ends. */
 /* XRC_SEND has no receive queue: Linux looks for neither its recv_cq nor its SRQ. */
 static void what_a_qp_has_no_use_for_is_not_looked_at(void **state)
 {
@@ -372,6 +371,54 @@ static void what_a_qp_has_no_use_for_is_not_looked_at(void **state)
 	assert_int_equal(ibv_close_device(of.context), 0);
 }
 
+/* @member has another value while @call is made. */
+#define OVERWRITTEN(member, call)					\
+	do {								\
+		__typeof__(member) was = member;			\
+									\
+		memset(&(member), 0x5a, sizeof(member));		\
+		errno = 0;						\
+		assert_int_equal(call, ENOENT);				\
+		assert_int_equal(errno, ENOENT);			\
+		member = was;						\
+	} while (0)
+
+/* An adapter's kernel finds no object of that number in the file of that context. */
+static void an_object_whose_handle_was_overwritten_is_not_found(void **state)
+{
+	struct ibv_qp_init_attr_ex init;
+	struct ibv_qp_init_attr filled;
+	struct ibv_qp_attr attr;
+	struct objects of;
+	uint32_t number;
+
+	make(&of, context_of(state)->device);
+	OVERWRITTEN(of.ah->handle, ibv_destroy_ah(of.ah));
+	OVERWRITTEN(of.table->ind_tbl_handle, ibv_destroy_rwq_ind_table(of.table));
+	OVERWRITTEN(of.wq->handle, ibv_destroy_wq(of.wq));
+	OVERWRITTEN(of.dm->handle, ibv_free_dm(of.dm));
+	OVERWRITTEN(of.mw->handle, ibv_dealloc_mw(of.mw));
+	OVERWRITTEN(of.mr->handle, ibv_dereg_mr(of.mr));
+	OVERWRITTEN(of.qp->handle, ibv_query_qp(of.qp, &attr, IBV_QP_STATE, &filled));
+	OVERWRITTEN(of.qp->handle, ibv_modify_qp(of.qp, &attr, 0));
+	OVERWRITTEN(of.qp->handle, ibv_destroy_qp(of.qp));
+	OVERWRITTEN(of.srq->handle, ibv_destroy_srq(of.srq));
+	OVERWRITTEN(of.cq->handle, ibv_destroy_cq(of.cq));
+	OVERWRITTEN(of.pd->handle, ibv_dealloc_pd(of.pd));
+	OVERWRITTEN(of.pd->context, ibv_dealloc_pd(of.pd));
+	OVERWRITTEN(of.channel->context, ibv_destroy_comp_channel(of.channel));
+	init = qp_init(&of);
+	number = of.cq->handle;
+	of.cq->handle++;
+	errno = 0;
+	assert_null(ibv_create_qp_ex(of.context, &init));
+	assert_int_equal(errno, ENOENT);
+	of.cq->handle = number;
+	end(&of);
+	assert_int_equal(ibv_close_device(of.context), 0);
+}
+
+/* A shared target is good until its last open ends. */
 static void a_handle_that_was_opened_twice_is_good_until_both_end(void **state)
 {
 	struct ibv_context *context = context_of(state);
@@ -404,7 +451,7 @@ int main(void)
 		test_with_device(an_imported_context_shares_the_objects),
 		test_with_device(what_a_query_fills_in_is_not_looked_at),
 		test_with_device(what_a_qp_has_no_use_for_is_not_looked_at),
-		cmocka_unit_test(what_a_qp_has_no_use_for_is_not_looked_at),
+		test_with_device(an_object_whose_handle_was_overwritten_is_not_found),
 		test_with_device(a_handle_that_was_opened_twice_is_good_until_both_end),
 	};
 

@@ -243,7 +243,7 @@ static void services_received(struct source *source, struct receiver *receiver)
 	int err = 0;
 
 	call_shield();
-	lock_assert_held(&engine->progress);
+	lock_assert_held(&qp1->engine->progress);
 	for (n = 0; err != EAGAIN && n < RECEIVE_BATCH * RECEIVE_ROUNDS; n++) {
 		err = qp1_receive_service(qp1, &datagram, engine->rx.slot_buffer, RECEIVE_BUFFER);
 		if (err == EPERM)

@@ -9,7 +9,7 @@ How long does OpenSM need to bring up a virtual InfiniBand fabric, and one of ib
     bench/fabric.py --only clients              200 programs that have a port open at once, on both
     bench/fabric.py --only paths                saquery of all path records of 144 hosts, beside what opensm needs
 
-Debian packages: opensm, ibsim-utils, infiniband-diags. Both have the same topology with the same GUIDs:
+Debian packages: opensm, ibsim-utils, infiniband-diags, strace. Both have the same topology with the same GUIDs:
 ibsim gives its own, so the file of `verbatim fabric` is what ibnetdiscover prints under ibsim. Runs
 alternate. The time is from the start of opensm to SUBNET UP in its log; beside it that from DISCOVERING on.
 The forwarding tables that it computed are compared, and the table of each switch with what the fabric then
@@ -219,26 +219,42 @@ def crowd(scratch):
     return row
 
 
-def processor_s(pid):
-    """Seconds of the processor that a process has had."""
-    with open('/proc/%d/stat' % pid, encoding='ascii') as stat:
-        words = stat.read().rsplit(')', 1)[1].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf('SC_CLK_TCK')
+def exchange_ms(log, begins, ends):
+    """From the return of the last call of the log that has the words @begins (in 1/1000 s) to the call with @ends
+    behind it: the time of a call that waited is the one at which it returned."""
+    begun = taken = None
+    with open(log, encoding='utf-8', errors='replace') as lines:
+        for line in lines:
+            match = re.match(r'\d+ +(\d+\.\d+) (.*?)(?: <(\d+\.\d+)>)?$', line)
+            if not match:
+                continue
+            at_s = float(match.group(1)) + (float(match.group(3) or 0) if match.group(2).startswith('recv') else 0)
+            if all(word in line for word in begins):
+                begun, taken = at_s, None
+            elif begun and taken is None and all(word in line for word in ends):
+                taken = at_s - begun
+    if taken is None:
+        sys.exit('%s: no request, or no answer' % log)
+    return taken * 1e3
 
 
 def paths(scratch, repeat):
-    """26,896 path records: a message of 1.7 MB, of 8,606 RMPP segments over up to four cables. By
-    the clock, and what opensm, saquery and the fabric had of the processors meanwhile."""
+    """26,896 path records: a message of 1.7 MB, of 8,606 RMPP segments over up to four cables. What opensm needs is
+    from when it is handed the request to when it hands over its answer; what saquery waits, from its request to
+    its answer. Both by strace, which stops them at the calls of umad alone. Beside them the whole of saquery, most
+    of which is its start and its text."""
     file = os.path.join(scratch, 'recipe.topo')
     make(SIZES['tree'], file)
     ours = Ours(scratch, file)
-    log = os.path.join(ours.directory, 'opensm.log')
+    log, calls, asked = (os.path.join(ours.directory, name) for name in ('opensm.log', 'opensm.calls', 'saquery.calls'))
     conf = os.path.join(ours.directory, 'conf')
+    traced = ['strace', '-f', '--seccomp-bpf', '-ttt', '-T', '-s', '64', '-e', 'trace=sendmsg,recvmsg', '-o']
     with open(conf, 'w', encoding='utf-8') as settings:
         settings.write('force_log_flush TRUE\n')
-    manager = subprocess.Popen(ours.before + ['opensm', '-F', conf, '-f', log],
+    manager = subprocess.Popen(ours.before + traced + [calls, 'opensm', '-F', conf, '-f', log],
                                env=ours.environment, cwd=ours.directory,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    request = r'"\1\3\2\22'         # SubnAdmGetTable()
     try:
         end = time.monotonic() + 60
         while subprocess.run(['grep', '-qs', 'SUBNET UP', log], check=False).returncode:
@@ -248,20 +264,20 @@ def paths(scratch, repeat):
         ours.environment['VERBATIM_NODE'] = 'host144'
         rows = []
         for _ in range(repeat):
-            before = [processor_s(manager.pid), processor_s(ours.process.pid), os.times(), time.monotonic()]
+            before_s = time.monotonic()
             said = ours.run('saquery', 'PR').stdout
-            clock_s = time.monotonic() - before[3]
-            times = os.times()
+            clock_s = time.monotonic() - before_s
             if said.count('PathRecord dump:') != 164 * 164:
                 sys.exit('%d path records' % said.count('PathRecord dump:'))
-            rows.append((clock_s, processor_s(manager.pid) - before[0],
-                         times.children_user + times.children_system
-                         - before[2].children_user - before[2].children_system,
-                         processor_s(ours.process.pid) - before[1]))
-        clock_s, opensm_s, saquery_s, fabric_s = (statistics.median(column) for column in zip(*rows))
-        return {'s': '%.2f' % clock_s, 'of which opensm': '%.2f' % opensm_s, 'saquery': '%.2f' % saquery_s,
-                'the fabric': '%.2f' % fabric_s,
-                'clock / (opensm + saquery)': '%.2f' % (clock_s / (opensm_s + saquery_s))}
+            ours.run(*traced, asked, 'saquery', 'PR')
+            served_ms = exchange_ms(calls, ('recvmsg', request), ('sendmsg', 'SCM_RIGHTS'))
+            waited_ms = exchange_ms(asked, ('sendmsg', 'iov_len=320}'), ('recvmsg', 'SCM_RIGHTS'))
+            rows.append((served_ms, waited_ms, waited_ms / served_ms, clock_s * 1e3))
+        served_ms, waited_ms, ratio_of, clock_ms = (statistics.median(column) for column in zip(*rows))
+        return {'opensm ms': '%.1f' % served_ms, 'saquery waits ms': '%.1f' % waited_ms,
+                'ratio': '%.2f' % ratio_of, 'range': '%.2f..%.2f' % (min(row[2] for row in rows),
+                                                                      max(row[2] for row in rows)),
+                'whole of saquery ms': '%.0f' % clock_ms}
     finally:
         stop(manager)
         ours.close()

@@ -248,7 +248,7 @@ def paths(scratch, repeat):
     ours = Ours(scratch, file)
     log, calls, asked = (os.path.join(ours.directory, name) for name in ('opensm.log', 'opensm.calls', 'saquery.calls'))
     conf = os.path.join(ours.directory, 'conf')
-    traced = ['strace', '-f', '--seccomp-bpf', '-ttt', '-T', '-s', '64', '-e', 'trace=sendmsg,recvmsg', '-o']
+    traced = ['strace', '-D', '-f', '--seccomp-bpf', '-ttt', '-T', '-s', '64', '-e', 'trace=sendmsg,recvmsg', '-o']
     with open(conf, 'w', encoding='utf-8') as settings:
         settings.write('force_log_flush TRUE\n')
     manager = subprocess.Popen(ours.before + traced + [calls, 'opensm', '-F', conf, '-f', log],

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 
 #define BYTES	(1u << 20)
@@ -464,12 +465,14 @@ static bool write_to_stopped(const char *mode, bool without_right)
 static void takes_both(struct end *end, void *argument)
 {
 	struct ibv_wc wc;
+	pid_t pid = getpid();
 	char byte;
 
 	end_open(end, SLOT * RECEIVES, ALL_ACCESS);
 	end->timeout = SHORT_TIMEOUT;
 	end_connect(end);
 	warm_sends(end);
+	tell(end->peer, &pid, sizeof(pid));
 	CHECK(!post_receive_of(end, 1, SLOT, end->mr->lkey), "%m");
 	CHECK(!post_receive_of(end, 1, SLOT, end->mr->lkey), "%m");
 	meet(end);
@@ -482,16 +485,30 @@ static void takes_both(struct end *end, void *argument)
 	end_close(end);
 }
 
+/* What the SEND has left where it ends is looked at first: it may be on its way. */
+static bool write_is_ahead(const struct end *end, pid_t peer)
+{
+	char sent = 0, written = 0;
+	struct iovec ours[] = {{&sent, 1}, {&written, 1}};
+	struct iovec theirs[] = {{(void *)(uintptr_t)(end->there.memory + SLOT + 64), 1},
+				 {(void *)(uintptr_t)(end->there.memory + SLOT), 1}};
+
+	CHECK(process_vm_readv(peer, ours, 2, theirs, 2, 0) == 2, "process_vm_readv: %m");
+	return written == 'w' && sent != 's';
+}
+
 static void sends_and_writes(struct end *end, void *argument)
 {
 	struct ibv_wc wc;
 	unsigned i;
+	pid_t peer;
 	char byte;
 
 	end_open(end, SLOT * RECEIVES, ALL_ACCESS);
 	end->timeout = SHORT_TIMEOUT;
 	end_connect(end);
 	warm_sends(end);
+	CHECK(hear(end->peer, &peer, sizeof(peer)));
 	memset(end->memory, 's', SLOT);
 	memset(end->memory + SLOT, 'w', SLOT);
 	meet(end);
@@ -502,7 +519,7 @@ static void sends_and_writes(struct end *end, void *argument)
 	CHECK(!post(end, IBV_WR_SEND, 0, 128, 0, 0), "%m");
 	CHECK(!post(end, IBV_WR_SEND, 0, 128, 0, 1), "%m");
 	CHECK(!post(end, IBV_WR_RDMA_WRITE, SLOT, 64, SLOT, 2), "%m");
-	usleep(50000);
+	CHECK(!write_is_ahead(end, peer), "the WRITE was there before the SEND");
 	tell(end->test, "c", 1);
 	CHECK(hear(end->test, &byte, 1)); /* it goes on */
 	for (i = 0; i < 3; i++)

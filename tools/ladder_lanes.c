@@ -219,10 +219,10 @@ static int lanes_learn_packet(struct lanes *lanes, struct ladder_packet *packet)
 		return err;
 	flow = &lanes->flow[packet->flow];
 	if (packet->source_qpn != LADDER_QP_UNKNOWN) {
-		if (op->service != SERVICE_UD && op->service != SERVICE_CNP)
+		if (op->service != SERVICE_UD && !opcode_is_notice(op))
 			flow->source_qpn = packet->source_qpn;
 	}
-	if (op->service != SERVICE_UD && op->service != SERVICE_CNP && !opcode_is_response(op) &&
+	if (op->service != SERVICE_UD && !opcode_is_notice(op) && !opcode_is_response(op) &&
 	    packet->operation == LADDER_NONE) {
 		if (!flow->requests)
 			flow->first_psn = flow->last_psn = packet->psn;

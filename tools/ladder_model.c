@@ -273,6 +273,7 @@ static enum ladder_kind ladder_kind_of(const struct frame *frame, bool mad)
 	case VERB_FLUSH:
 		return LADDER_FLUSH;
 	case VERB_CNP:
+	case VERB_GAPS:
 		return LADDER_CNP;
 	case VERB_ACK:
 		break;
@@ -326,7 +327,7 @@ static void ladder_fill(struct ladder_packet *packet, const struct capture_recor
 		.time_ns = record->time_ns, .bth = (uint32_t)frame->bth, .opcode = parsed->op->code,
 		.header_bytes = (uint16_t)parsed->op->header_bytes, .syndrome = parsed->aeth.syndrome,
 		.cm = -1, .psn = parsed->psn,
-		.flags = ladder_flags_of(record, opcode_is_response(parsed->op) || parsed->op->verb == VERB_CNP),
+		.flags = ladder_flags_of(record, opcode_is_response(parsed->op) || opcode_is_notice(parsed->op)),
 		.form = (uint8_t)frame->form, .dest_qpn = parsed->dest_qpn,
 		.source_qpn = LADDER_QP_UNKNOWN, .payload_bytes = (uint32_t)parsed->payload_bytes,
 		.acked_by = LADDER_NONE, .acks_first = LADDER_NONE, .from = LADDER_NONE, .to = LADDER_NONE,

@@ -106,7 +106,7 @@ static const struct { unsigned header; const char *layer; } page_headers[] = {
 
 static void page_opcodes(FILE *out)
 {
-	static const char *const services[] = { "RC", "UC", "UD", "XRC", "CNP" };
+	static const char *const services[] = { "RC", "UC", "UD", "XRC", "CNP", "GAPS" };
 	const char *comma = "";
 
 	page_name(out, "opcode");

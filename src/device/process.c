@@ -26,6 +26,7 @@
 #include "platform/thread_cpu.h"
 #include "trace/file.h"
 #include "trace/trace.h"
+#include "transport/recovery.h"
 
 #define PROBE_MIN_NS	1000000u
 #define EXIT_STEP_NS	1000000u
@@ -300,6 +301,7 @@ static void process_release(struct hca *hca)
 	mr_table_free(&hca->mrs);
 	memory_check_end();
 	path_table_fini(&hca->paths);
+	recovery_pool_free(hca->transport.recoveries);
 	qp1_fini(&hca->qp1);
 	net_fini(&hca->net);
 	if (hca->netdev_fd >= 0)
@@ -401,9 +403,14 @@ static int process_start(struct hca **started)
 	hca->transport = (struct transport){ .mrs = &hca->mrs, .counters = hca->engine.counters,
 					     .run_queue = &hca->engine.run_queue,
 					     .probe_min_ns = PROBE_MIN_NS, .paths = &hca->paths,
+					     .recoveries = recovery_pool_new(),
 					     .peer_lost = peer_lost, .period_begins = period_begins,
 					     .loses_nothing = process_loses_nothing,
 					     .default_gid = process_gid_0 };
+	if (!hca->transport.recoveries) {
+		err = ENOMEM;
+		goto release;
+	}
 	if (the_observer)
 		hca->observed = the_observer->started(hca, &hca->engine.waiter, hca->observer.tag);
 	err = watch_interfaces(hca);

@@ -142,7 +142,7 @@ static struct inject_seen *find_seen(struct injector *injector, struct identity 
 static void judge_identify(struct injector *injector, const struct inject_packet *packet,
 			   struct identity *identity)
 {
-	bool has_psn = packet->op->verb != VERB_CNP && !(packet->kinds & 1u << INJECT_KIND_CM);
+	bool has_psn = !opcode_is_notice(packet->op) && !(packet->kinds & 1u << INJECT_KIND_CM);
 	uint32_t first = packet->first_psn, number = 0;
 
 	identity->flow = hash_two(qp_name(packet), (uint64_t)packet->own_qpn << 32 | first);

@@ -57,7 +57,7 @@ uint32_t inject_kinds(const struct opcode *op, uint32_t dest_qpn, uint8_t syndro
 {
 	if (dest_qpn == QPN_GSI)
 		return BIT(CM);
-	if (op->verb == VERB_CNP)
+	if (opcode_is_notice(op))
 		return BIT(CNP);
 	if (op->service == SERVICE_UD)
 		return BIT(UD);

@@ -114,6 +114,7 @@ struct requester {
 	uint64_t rnr_since_ns;		/* ... since then, for explanations */
 
 	bool timing;			/* measuring the round trip of timing_psn */
+	uint16_t recovery;		/* 1 + number in the process's pool (transport/recovery.h); 0: none */
 	uint32_t timing_psn;
 	uint64_t timing_ns;
 

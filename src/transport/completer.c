@@ -7,8 +7,10 @@
  * answered by its data alone: an answer beyond one says that its response was lost (implied NAK).
  */
 #include "transport/credits.h"
+#include "transport/early.h"
 #include "transport/execute.h"
 #include "transport/loss.h"
+#include "transport/repair.h"
 #include "wire/aeth.h"
 
 void completer_retire(struct qp_call *call)
@@ -77,7 +79,8 @@ static void completer_after_progress(struct qp_call *call) REQUIRES(call->qp->lo
 	if (call->qp->state == IBV_QPS_ERR)
 		return;
 	requester_give_acked(call, rtt_ns);
-	if (loss_probe_says_lost(&requester->loss, requester->una_psn, requester->send_psn))
+	if (loss_probe_says_lost(&requester->loss, requester->una_psn, requester->send_psn) &&
+	    !repair_is_on(call->qp))
 		requester_lost(call);
 }
 
@@ -220,7 +223,8 @@ static void receive_nak(struct qp_call *call, const struct packet *packet) REQUI
 		receive_rnr(call, packet);
 	} else if (code == NAK_SEQUENCE) {
 		count(call, COUNTER_RX_SEQ_NAK);
-		requester_lost(call);
+		if (!repair_is_on(call->qp))
+			requester_lost(call);
 	} else {
 		receive_fatal_nak(call, code);
 	}
@@ -357,6 +361,52 @@ static bool is_expected(const struct requester *requester, uint32_t psn)
 {
 	return psn_in(psn, requester->una_psn,
 		      (requester->next_psn - requester->una_psn) & PSN_MASK);
+}
+
+/* As a NAK, but it says more. */
+static enum drop completer_reported(struct qp_call *call, uint32_t psn, const struct gaps *gaps)
+	REQUIRES(call->qp->lock)
+{
+	struct qp *qp = call->qp;
+	struct requester *requester = &qp->requester;
+	uint32_t in_flight = (requester->next_psn - requester->una_psn) & PSN_MASK;
+
+	lock_alias(&qp->lock);
+	if (!repair_listens(qp) || requester->rnr_until_ns || requester->local_messages ||
+	    !psn_in(psn, requester->una_psn, in_flight + 1))
+		return DROP_RESPONSE;
+	count(call, COUNTER_RX_GAPS);
+	requester->loss.hold = requester->loss.probing = false;
+	/* A READ before it has no answer, which was lost. */
+	if (!answered_until(call, psn)) {
+		requester_lost(call);
+		return DROP_NONE;
+	}
+	if (qp->state != IBV_QPS_ERR && requester->una_psn == psn && requester->send_psn != psn &&
+	    gaps_end(gaps->held))
+		repair_learn(qp, gaps);
+	return DROP_NONE;
+}
+
+enum drop completer_receive_gaps(struct qp_call *call, const struct packet *packet)
+{
+	struct qp *qp = call->qp;
+	struct gaps gaps;
+
+	lock_alias(&qp->lock);
+	if (!qp_is(qp, QP_RELIABLE))
+		return DROP_QP_TYPE;
+	if (!gaps_read(packet->payload, packet->payload_bytes, &gaps) ||
+	    gaps.qpn != qp->attr.dest_qp_num)
+		return DROP_RESPONSE;
+	if (gaps.kind == GAPS_ASK) {
+		early_asked(qp, packet->psn);
+		return DROP_NONE;
+	}
+	if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)
+		return DROP_QP_STATE;
+	return gaps.kind == GAPS_YES ? repair_answered(qp, packet->psn) :
+				       completer_reported(call, packet->psn, &gaps);
 }
 
 enum drop completer_receive(struct qp_call *call, const struct packet *packet)

@@ -119,7 +119,7 @@ void drop_print(enum drop why, struct qp *qp, const struct packet *packet, const
 	const struct drop_row *row = drop_row(why);
 	char words[DROP_WORDS_MAX], rule[DROP_WORDS_MAX], key[64] = "";
 
-	if (!row->words || (packet && (packet->op->service == SERVICE_CNP || opcode_is_response(packet->op))))
+	if (!row->words || (packet && (opcode_is_notice(packet->op) || opcode_is_response(packet->op))))
 		return;
 	drop_write(row->words, &facts, words, sizeof(words));
 	if (row->key)

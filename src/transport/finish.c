@@ -10,6 +10,7 @@
 
 #include "object/placement.h"
 #include "transport/execute.h"
+#include "transport/early.h"
 
 /* The name without IBV_WC_ is also what `verbatim explain` knows it by. */
 static const struct {
@@ -214,6 +215,7 @@ void enter_error(struct qp_call *call)
 	if (qp->state == IBV_QPS_ERR)
 		return;
 	requester_stop(call);
+	early_drop(qp);
 	qp_move_state(qp, IBV_QPS_ERR, "a request or a received packet failed");
 	flush_sends(call);
 	flush_recvs(call);

@@ -311,6 +311,9 @@ void message_timeout(struct qp_call *call) REQUIRES(call->qp->lock);
 /* ---- completer.c ---- */
 
 enum drop completer_receive(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock);
+/* A packet of wire/gaps.h: a question, its answer, a report. */
+enum drop completer_receive_gaps(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock);
 /* Complete the answered requests, from the oldest on. */
 void completer_retire(struct qp_call *call) REQUIRES(call->qp->lock);
 

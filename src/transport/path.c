@@ -308,6 +308,22 @@ void path_leave(struct path *path, struct run_queue *queue, struct qp *qp)
 	lock_release(&path->lock);
 }
 
+void path_lost(struct path *path, uint32_t bytes, uint64_t now_ns)
+{
+	uint32_t window;
+
+	lock_acquire(&path->lock);
+	window = path->window_bytes;
+	if (bytes > window / 2)
+		bytes = window / 2;
+	window -= bytes;
+	path->window_bytes = window < PATH_WINDOW_MIN ? PATH_WINDOW_MIN : window;
+	path->slow_start_bytes = path->window_bytes;
+	path->cautious_bytes = 0;
+	path->reduced_at_ns = now_ns;
+	lock_release(&path->lock);
+}
+
 void path_reduce(struct path *path, enum path_trouble trouble, uint64_t now_ns)
 {
 	uint32_t window;

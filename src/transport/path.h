@@ -14,7 +14,9 @@
  * shrinks by 1/8 on a loss, to half on a congestion mark or an unanswered probe, to a packet's
  * worth on an ACK timeout; once per round trip at most. The loss factor is mild because random loss
  * (1 %) must not halve goodput. After a loss the window stays for a while below the smallest common
- * buffer (208 KiB): with more in flight there is more to repeat.
+ * buffer (208 KiB): with more in flight there is more to repeat. Where only what was lost is
+ * repeated (repair.h) the window shrinks by as much as was lost, and is not held below: an odd
+ * packet costs one, a buffer that overflows as much as did not fit.
  */
 #ifndef VERBATIM_TRANSPORT_PATH_H
 #define VERBATIM_TRANSPORT_PATH_H
@@ -110,6 +112,8 @@ void path_served(struct path *path, struct run_queue *queue, struct qp *qp);
 /* @qp fails, or is destroyed: it no longer waits. */
 void path_leave(struct path *path, struct run_queue *queue, struct qp *qp);
 
+/* @bytes were lost, and they alone are sent again. */
+void path_lost(struct path *path, uint32_t bytes, uint64_t now_ns);
 enum path_trouble { PATH_LOSS, PATH_CONGESTED, PATH_SILENT };
 void path_reduce(struct path *path, enum path_trouble trouble, uint64_t now_ns);
 

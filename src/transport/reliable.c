@@ -3,6 +3,7 @@
  * The services RC and XRC: a requester (requester.c, completer.c) and a responder (responder.c) in
  * each QP. The responder comes first: its answers are what the peer waits for.
  */
+#include "transport/early.h"
 #include "transport/service.h"
 
 static bool reliable_ready(const struct qp *qp) REQUIRES(qp->lock)
@@ -36,8 +37,11 @@ static void reliable_transmit(struct transmit *transmit) REQUIRES(transmit->call
 	bool answered = responder_transmit(transmit);
 
 	requester_transmit(transmit);
-	if (answered)
-		responder_acknowledge(transmit);
+	if (!answered)
+		return;
+	/* Before the ACK: it tells more of what is lost. */
+	early_transmit(transmit);
+	responder_acknowledge(transmit);
 }
 
 static uint64_t reliable_deadline(const struct qp *qp) REQUIRES(qp->lock)

@@ -2,7 +2,7 @@
 /*
  * The requester of an RC QP: puts requests on the wire as far as the state, the fence, credits, the
  * peer's READ limit and the path's window allow, and puts them there again when they are lost
- * (go-back-N: from una_psn on).
+ * (go-back-N: from una_psn on; selectively between Verbatims: repair.h).
  *
  * Loss is detected in three ways. A sequence NAK, or an answer beyond an unanswered READ: go back
  * at once. Silence for a round trip and some: a probe, the oldest packet once more, out of turn and
@@ -18,6 +18,7 @@
 #include "transport/execute.h"
 #include "transport/refusal.h"
 #include "transport/loss.h"
+#include "transport/repair.h"
 
 #define PSNS_IN_FLIGHT_MAX	(1 << 22)
 #define ACK_EVERY_BYTES		32768u
@@ -43,6 +44,7 @@ void requester_reset(struct qp *qp)
 		if (requester->flight_bytes)
 			path_release(qp->path, qp->transport->run_queue, requester->flight_bytes);
 	}
+	recovery_end(qp);
 	*requester = (struct requester){ 0 };
 	qp->refusal.why = DROP_NONE;
 }
@@ -82,6 +84,7 @@ void requester_stop(struct qp_call *call)
 	requester->rnr_until_ns = 0;
 	loss_stop(&requester->loss);
 	requester->timing = false;
+	repair_stop(call->qp);
 	requester->local_messages = requester->refused = 0;
 }
 
@@ -111,6 +114,7 @@ void requester_go_back(struct qp_call *call)
 	requester->send_psn = requester->una_psn;
 	requester->send_wqe = call->qp->sq.tail;
 	requester->timing = requester->loss.probing = false;
+	repair_stop(call->qp);
 	count(call, COUNTER_RETRANSMIT);
 }
 
@@ -120,6 +124,7 @@ void requester_lost(struct qp_call *call)
 
 	if (requester->una_psn == requester->send_psn || !loss_is_new(&requester->loss, requester->una_psn))
 		return;
+	repair_sign(call->qp);
 	if (call->qp->path)
 		path_reduce(call->qp->path, PATH_LOSS, call->now_ns);
 	requester_go_back(call);
@@ -453,6 +458,55 @@ static void requester_send_probe(struct transmit *transmit) REQUIRES(transmit->c
 	transmit->request_index = -1;
 }
 
+/* NULL: of one that cannot be sent now. */
+static struct send_wqe *request_at(const struct qp *qp, uint32_t psn) REQUIRES(qp->lock)
+{
+	uint32_t number;
+
+	for (number = qp->sq.tail; number != qp->sq.sent; number++) {
+		struct send_wqe *wqe = send_queue_at(&qp->sq, number);
+
+		if (wqe->state == WQE_FAILED)
+			return NULL;
+		if (!wqe_is_local(wqe) && psn_diff(psn, wqe->last_psn) <= 0)
+			return wqe;
+	}
+	return NULL;
+}
+
+/* What the peer lacks, beside the window: what was lost has its share of it still. */
+static void requester_resend(struct transmit *transmit) REQUIRES(transmit->call->qp->lock)
+{
+	struct qp_call *call = transmit->call;
+	struct qp *qp = call->qp;
+	struct loss *loss = &qp->requester.loss;
+	uint32_t psn, end, bytes = 0;
+
+	lock_alias(&qp->lock);
+	while (repair_next_gap(qp, &psn) && transmit_has_room(transmit)) {
+		struct send_wqe *wqe = request_at(qp, psn);
+
+		if (!wqe) {
+			repair_stop(qp);
+			break;
+		}
+		end = wqe_chunk_end(qp, wqe, psn);
+		if (!repair_is_held(qp, psn)) {
+			if (!requester_write_packet(transmit, wqe, psn, true, &end))
+				break;
+			bytes += wqe_cost(qp, wqe, psn, end);
+			loss->sent_ns = call->now_ns;
+			loss->sent_packets++;
+			loss->resent_packets++;
+			count(call, COUNTER_REPAIR);
+		}
+		repair_passed(qp, end);
+	}
+	if (bytes && qp->path)
+		path_lost(qp->path, bytes, call->now_ns);
+	transmit->request_index = -1;
+}
+
 void requester_transmit(struct transmit *transmit)
 {
 	struct qp_call *call = transmit->call;
@@ -467,10 +521,14 @@ void requester_transmit(struct transmit *transmit)
 	if (requester->direct_waits)
 		transmit->cut = true;
 	else if (!requester->rnr_until_ns) {
+		if (repair_asks(call->qp))
+			repair_ask(transmit);
 		if (requester->loss.probe_due)
 			requester_send_probe(transmit);
-		if (!requester->loss.hold)
+		if (!requester->loss.hold) {
+			requester_resend(transmit);
 			send_requests(transmit);
+		}
 	}
 	if (call->qp->path)
 		path_served(call->qp->path, call->qp->transport->run_queue, call->qp);
@@ -481,14 +539,15 @@ void requester_transmit(struct transmit *transmit)
 bool requester_ready(const struct qp *qp)
 {
 	const struct requester *requester = &qp->requester;
+	uint32_t gap;
 
 	if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)
 		return false;
 	if (requester->rnr_until_ns || requester->local_messages)
 		return false;
-	if (requester->loss.probe_due)
+	if (requester->loss.probe_due || repair_asks(qp))
 		return true;
-	return !requester->loss.hold && (requester->send_wqe != qp->sq.head);
+	return !requester->loss.hold && (requester->send_wqe != qp->sq.head || repair_next_gap(qp, &gap));
 }
 
 bool requester_may_gather(struct qp *qp, uint64_t now_ns)
@@ -610,6 +669,7 @@ static void ack_timed_out(struct qp_call *call) REQUIRES(call->qp->lock)
 	count(call, COUNTER_TIMEOUT);
 	if (call->qp->path)
 		path_reduce(call->qp->path, PATH_SILENT, call->now_ns);
+	repair_doubt(call->qp);
 	if (!loss_retry(&requester->loss, call->now_ns)) {
 		requester_give_up(call);
 		return;

@@ -8,10 +8,12 @@
 #include <string.h>
 
 #include "transport/ack_hold.h"
+#include "transport/early.h"
 #include "transport/internal.h"
 #include "wire/aeth.h"
 
 #define STRANGE_PSN_TIMES 3
+#define EFFECTS_OF_EARLY	3	/* and those of one more packet: below EFFECTS_PER_CALL */
 
 /* The receive of a message that will have no end: an SRQ has its slot back. */
 void responder_drop_recv(struct qp *qp)
@@ -37,6 +39,7 @@ void responder_reset(struct qp *qp)
 	uint32_t count = responder->resource ? responder->resource_count : RD_ATOMIC_FEW;
 
 	responder_drop_recv(qp);
+	early_drop(qp);
 	if (qp->access)	/* at creation there is none yet */
 		atomic_store_explicit(&qp->access->established, 0, memory_order_relaxed);
 	*responder = (struct responder){ .recv = recv, .echoes = responder->echoes,
@@ -168,15 +171,69 @@ void responder_is_marked(struct qp_call *call)
 	call->qp->responder.echo_congestion = true;
 }
 
+/* The packet in sequence. */
+static enum drop responder_execute(struct qp_call *call, const struct packet *packet)
+	REQUIRES(call->qp->lock)
+{
+	struct responder *responder = &call->qp->responder;
+	enum fault fault = responder_message(call, packet);
+	uint32_t psns, psn = packet->psn;
+
+	if (fault) {
+		early_drop(call->qp);	/* this one perhaps, too */
+		return responder_fault(call, fault, psn);
+	}
+	psns = packet->op->verb == VERB_READ ? packets_for(call->qp, packet->reth.length) : 1;
+	responder->expected_psn = psn_add(packet->psn, psns);
+	responder->position += psns;
+	/* READ and atomic responses acknowledge all earlier requests, too. */
+	if (responder_takes_resource(packet))
+		responder->answer = ANSWER_NONE;
+	else if (packet->ack_request)
+		responder_owe_ack(call, packet);
+	return DROP_NONE;
+}
+
+/* What is next in sequence. What finds the effects of this call used up waits for the next one. */
+static void responder_run_early(struct qp_call *call) REQUIRES(call->qp->lock)
+{
+	struct qp *qp = call->qp;
+	unsigned most = call->effects->count + EFFECTS_OF_EARLY;
+	const struct packet *packet;
+	enum drop why;
+
+	lock_alias(&qp->lock);
+	call->deny_receive = false;
+	while (call->effects->count <= most && (packet = early_next(qp))) {
+		why = responder_execute(call, packet);
+		if (why)
+			count_drop(call, why);
+		if (why || !early_holds(qp))	/* a fault has dropped them */
+			return;
+		early_pop(call);
+	}
+}
+
+/* Some PSNs are missing before it. */
+static enum drop responder_ahead(struct qp_call *call, const struct packet *packet, int32_t ahead)
+	REQUIRES(call->qp->lock)
+{
+	struct responder *responder = &call->qp->responder;
+	bool kept = early_keep(call, packet, ahead);
+	enum drop why = DROP_PSN_AHEAD;
+
+	if (!responder->nak_sent)
+		why = responder_fault(call, FAULT_PSN_AHEAD, responder->expected_psn);
+	return kept ? DROP_NONE : why;
+}
+
 enum drop responder_receive(struct qp_call *call, const struct packet *packet)
 {
 	struct qp *qp = call->qp;
 	struct responder *responder = &qp->responder;
 	int32_t ahead = psn_diff(packet->psn, responder->expected_psn);
 	bool first_is_wrong = false;
-	enum fault fault;
 	enum drop why;
-	uint32_t psns;
 
 	lock_alias(&qp->lock);
 	if (packet->fecn)
@@ -185,27 +242,21 @@ enum drop responder_receive(struct qp_call *call, const struct packet *packet)
 		first_is_wrong = responder_first_is_wrong(call, packet, ahead);
 	if (ahead < 0) {
 		replay_duplicate(call, packet);
+		early_repeat(qp);
 		return first_is_wrong ? DROP_FIRST_PSN_BEHIND : DROP_DUPLICATE;
 	}
 	if (ahead > 0) {
-		why = responder->nak_sent ? DROP_PSN_AHEAD :
-					    responder_fault(call, FAULT_PSN_AHEAD, responder->expected_psn);
+		why = responder_ahead(call, packet, ahead);
 		return first_is_wrong ? DROP_FIRST_PSN_AHEAD : why;
 	}
 	responder->nak_sent = false;
 	if (responder->answer == ANSWER_NAK)
 		responder->answer = ANSWER_NONE;
-	fault = responder_message(call, packet);
-	if (fault)
-		return responder_fault(call, fault, packet->psn);
-	psns = packet->op->verb == VERB_READ ? packets_for(qp, packet->reth.length) : 1;
-	responder->expected_psn = psn_add(packet->psn, psns);
-	responder->position += psns;
-	/* READ and atomic responses acknowledge all earlier requests, too. */
-	if (responder_takes_resource(packet))
-		responder->answer = ANSWER_NONE;
-	else if (packet->ack_request)
-		responder_owe_ack(call, packet);
+	why = responder_execute(call, packet);
+	if (why || !early_holds(qp))
+		return why;
+	early_repeat(qp);
+	responder_run_early(call);
 	return DROP_NONE;
 }
 
@@ -221,18 +272,24 @@ static bool holds_ack(const struct responder *responder)
 
 bool responder_ready(const struct qp *qp)
 {
-	return responder_owes(qp) && (qp->responder.active_count || !holds_ack(&qp->responder));
+	return early_ready(qp) ||
+	       (responder_owes(qp) && (qp->responder.active_count || !holds_ack(&qp->responder)));
 }
 
 uint64_t responder_deadline(const struct qp *qp)
 {
-	return holds_ack(&qp->responder) ? qp->responder.hold.until_ns : TIME_NEVER;
+	uint64_t early_ns = early_deadline(qp), hold_ns = TIME_NEVER;
+
+	if (holds_ack(&qp->responder))
+		hold_ns = qp->responder.hold.until_ns;
+	return hold_ns < early_ns ? hold_ns : early_ns;
 }
 
 void responder_timeout(struct qp_call *call)
 {
-	if (responder_deadline(call->qp) <= call->now_ns)
+	if (holds_ack(&call->qp->responder) && call->qp->responder.hold.until_ns <= call->now_ns)
 		ack_hold_miss(&call->qp->responder.hold);
+	early_timeout(call);
 }
 
 uint8_t responder_ack_syndrome(const struct qp *qp)
@@ -249,6 +306,8 @@ bool responder_transmit(struct transmit *transmit)
 {
 	struct responder *responder = &transmit->call->qp->responder;
 
+	if (early_holds(transmit->call->qp))
+		responder_run_early(transmit->call);
 	if (responder->active_count && !replay_transmit(transmit))
 		return false;
 	if (!responder->answer_late)

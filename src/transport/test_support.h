@@ -12,7 +12,9 @@
 
 #include "object/placement.h"
 #include "object/test_support.h"
+#include "transport/recovery.h"
 #include "transport/internal.h"
+#include "wire/gaps.h"
 #include "wire/aeth.h"
 
 #define OUR_QPN		0x004011u
@@ -30,6 +32,7 @@ struct station {
 	struct arena *arena;
 	struct mr_table mrs;
 	struct path_table paths;
+	struct recovery_pool *recoveries;	/* of station_holds() */
 	struct run_queue run_queue;
 	struct transport transport;
 	struct pd pd;
@@ -134,6 +137,13 @@ static inline struct station *station_new(enum ibv_qp_type type)
 	return station;
 }
 
+/* Selective repeat is possible: the station's process has places for what comes early. */
+static inline void station_holds(struct station *station)
+{
+	station->recoveries = station->transport.recoveries = recovery_pool_new();
+	assert_non_null(station->recoveries);
+}
+
 /* qp_rts(): connected and ready. */
 static inline struct station *station_rts(enum ibv_qp_type type)
 {
@@ -163,6 +173,7 @@ static inline uint64_t station_counter(const struct station *station, enum count
 static inline void station_free(struct station *station) UNCHECKED_LOCKS
 {
 	transport_fini(&station->qp);
+	recovery_pool_free(station->recoveries);
 	lock_assert_held(&station->qp.lock);
 	lock_release(&station->qp.lock);
 	if (station->qp.path) {
@@ -333,6 +344,30 @@ static inline void receive_ack(struct station *station, uint32_t psn)
 	packet.aeth.syndrome = aeth_syndrome(AETH_ACK, AETH_CREDITS_INVALID);
 	receive(station, &packet);
 }
+
+/* What a Verbatim says of gaps. Bit i of @held: it holds the packet with the PSN @psn + 1 + i. */
+static inline void receive_gaps(struct station *station, enum gaps_kind kind, uint32_t psn, uint64_t held)
+{
+	struct packet packet = packet_of(OPCODE_GAPS, psn);
+	struct gaps gaps = { .kind = kind, .qpn = PEER_QPN, .held = { held } };
+	uint8_t bytes[GAPS_BYTES];
+
+	gaps_write(&gaps, bytes);
+	packet.payload = bytes;
+	packet.payload_bytes = sizeof(bytes);
+	receive(station, &packet);
+}
+
+#define expect_gaps(station, index, kind_, psn_, held_)                                \
+	do {                                                                           \
+		struct packet gaps_packet_ = sent(station, index);                     \
+		struct gaps gaps_;                                                     \
+		expect_sent(station, index, OPCODE_GAPS, psn_);                        \
+		assert_true(gaps_read(gaps_packet_.payload, gaps_packet_.payload_bytes, &gaps_)); \
+		assert_int_equal(gaps_.kind, kind_);                                   \
+		assert_int_equal(gaps_.qpn, OUR_QPN);                                  \
+		assert_int_equal(gaps_.held[0], held_);                                \
+	} while (0)
 
 static inline void receive_nak(struct station *station, uint32_t psn, enum aeth_kind kind,
 			       uint8_t value)

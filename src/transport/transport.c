@@ -15,6 +15,7 @@
 #include "transport/ah_path.h"
 #include "transport/drop.h"
 #include "transport/echo.h"
+#include "transport/early.h"
 #include "transport/internal.h"
 #include "transport/refusal.h"
 #include "transport/service.h"
@@ -150,13 +151,15 @@ enum drop transport_receive(struct qp *qp, const struct packet *packet, const st
 	call.deny_receive = info->deny_receive;
 	if (packet->op->service == SERVICE_CNP && packet->echo.present) {
 		why = echo_receive(&call, packet, info);
-	} else if (packet->op->service != SERVICE_CNP &&
+	} else if (!opcode_is_notice(packet->op) &&
 		   packet->op->service != qp_types[qp->type % QP_TYPES].service) {
 		why = DROP_QP_TYPE;
 	} else if (!transport_takes_packets(qp->state)) {
 		why = DROP_QP_STATE;
 	} else if (!is_from_peer(qp, info)) {
 		why = DROP_ADDRESS;
+	} else if (packet->op->service == SERVICE_GAPS) {
+		why = completer_receive_gaps(&call, packet);
 	} else if (packet->op->service == SERVICE_CNP) {
 		count(&call, COUNTER_RX_CNP);
 		if (qp->path)
@@ -322,6 +325,7 @@ static void fail_here(struct qp_call *call) REQUIRES(call->qp->lock)
 	struct qp *qp = call->qp;
 
 	requester_stop(call);
+	early_drop(qp);
 	qp->responder.answer = ANSWER_NONE;
 	replay_drop(&qp->responder);
 	flush_sends(call);

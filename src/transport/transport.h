@@ -9,6 +9,7 @@
  *	requester.c	our requests: builds packets, retransmits
  *	request.c	a work request on the wire: opcodes, headers, PSNs
  *	loss.c		when the requester probes, and when a timeout counts as a retry
+ *	repair.c	what the peer says it lacks, sent again; early.c: at the responder
  *	ack_hold.h	ACKs that wait for the reply to their message
  *	gather.h	requests that wait for others, to leave together
  *	completer.c	the peer's answers to them: ACK, NAK, read responses
@@ -43,6 +44,8 @@
 #include "transport/tx.h"
 #include "wire/packet.h"
 
+struct recovery_pool;
+
 /* Shared by all QPs of a process. */
 struct transport {
 	struct mr_table *mrs;
@@ -50,6 +53,7 @@ struct transport {
 	struct run_queue *run_queue;	/* QPs with something to transmit are put here */
 	uint64_t probe_min_ns;		/* least delay of an early retransmission (default 1 ms) */
 	struct path_table *paths;	/* NULL: UC and UD without flow control */
+	struct recovery_pool *recoveries;	/* NULL: what comes behind a gap is dropped (recovery.h) */
 	/*
 	 * Notification: retries exceeded. The QP's lock is held: use worker_wake_after_unlock(), no system call.
 	 * NULL: not wanted.

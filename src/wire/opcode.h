@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum service { SERVICE_RC, SERVICE_UC, SERVICE_UD, SERVICE_XRC, SERVICE_CNP, SERVICE_NONE };
+enum service { SERVICE_RC, SERVICE_UC, SERVICE_UD, SERVICE_XRC, SERVICE_CNP, SERVICE_GAPS, SERVICE_NONE };
 
 /* The upper three bits of a code are the service, the lower five the same for all (IBTA 9.2). */
 #define OPCODE_OPERATION	0x1fu
@@ -20,7 +20,7 @@ enum service { SERVICE_RC, SERVICE_UC, SERVICE_UD, SERVICE_XRC, SERVICE_CNP, SER
 enum verb {
 	VERB_SEND, VERB_WRITE, VERB_READ, VERB_ATOMIC, VERB_FLUSH, VERB_ATOMIC_WRITE,	/* requests */
 	VERB_RESPONSE, VERB_ACK, VERB_ATOMIC_ACK,		/* responses (RC) */
-	VERB_CNP,
+	VERB_CNP, VERB_GAPS,		/* neither: see opcode_is_notice() */
 };
 
 enum part { PART_FIRST, PART_MIDDLE, PART_LAST, PART_ONLY };
@@ -63,6 +63,12 @@ static inline bool opcode_is_response(const struct opcode *op)
 	return op->verb == VERB_RESPONSE || op->verb == VERB_ACK || op->verb == VERB_ATOMIC_ACK;
 }
 
+/* Tells the peer of something; it is of no sequence of PSNs, and has no answer that is waited for. */
+static inline bool opcode_is_notice(const struct opcode *op)
+{
+	return op->verb == VERB_CNP || op->verb == VERB_GAPS;
+}
+
 static inline bool opcode_starts(const struct opcode *op)
 {
 	return op->part == PART_FIRST || op->part == PART_ONLY;
@@ -77,7 +83,7 @@ static inline bool opcode_ends(const struct opcode *op)
 static inline bool opcode_has_payload(const struct opcode *op)
 {
 	return op->verb == VERB_SEND || op->verb == VERB_WRITE || op->verb == VERB_RESPONSE ||
-	       op->verb == VERB_ATOMIC_WRITE;
+	       op->verb == VERB_ATOMIC_WRITE || op->verb == VERB_GAPS;
 }
 
 /*

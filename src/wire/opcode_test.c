@@ -13,7 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#define ROWS 65
+#define ROWS 66
 
 static const struct {
 	uint8_t code, header_bytes;
@@ -32,6 +32,7 @@ static const struct {
 	{ 0xac, 32 }, { 0xad, 16 }, { 0xae, 12 }, { 0xaf, 16 }, { 0xb0, 16 }, { 0xb1, 16 },
 	{ 0xb2, 24 }, { 0xb3, 44 }, { 0xb4, 44 }, { 0xb6, 20 }, { 0xb7, 20 },
 	{ 0xbc, 36 }, { 0xbd, 32 },
+	{ 0xc0, 12 },
 };
 
 static void exactly_the_known_codes_are_opcodes(void **unused)
@@ -53,11 +54,11 @@ static void exactly_the_known_codes_are_opcodes(void **unused)
 	assert_int_equal(sizeof(lengths) / sizeof(*lengths), ROWS);
 }
 
-/* IBTA 9.2.1: the three highest bits are the service; RoCEv2 has CNP at 0x81. */
+/* IBTA 9.2.1: the three highest bits are the service; RoCEv2 has CNP at 0x81, manufacturers 0xc0 to 0xff. */
 static void the_code_tells_the_service(void **unused)
 {
 	static const enum service services[8] = { SERVICE_RC, SERVICE_UC, 0, SERVICE_UD,
-						  SERVICE_CNP, SERVICE_XRC };
+						  SERVICE_CNP, SERVICE_XRC, SERVICE_GAPS };
 
 	for (unsigned code = 0; code < 256; code++) {
 		const struct opcode *op = opcode_get((uint8_t)code);
@@ -92,7 +93,7 @@ static void the_name_tells_part_and_immediate(void **unused)
 	}
 }
 
-static void payload_goes_with_send_write_and_read_response(void **unused)
+static void payload_goes_with_send_write_read_response_and_gaps(void **unused)
 {
 	for (unsigned code = 0; code < 256; code++) {
 		const struct opcode *op = opcode_get((uint8_t)code);
@@ -100,7 +101,7 @@ static void payload_goes_with_send_write_and_read_response(void **unused)
 		if (op)
 			assert_int_equal(opcode_has_payload(op),
 					 name_has(op, "SEND") || name_has(op, "WRITE") ||
-					 name_has(op, "READ_RESPONSE"));
+					 name_has(op, "READ_RESPONSE") || name_has(op, "GAPS"));
 	}
 }
 
@@ -148,7 +149,7 @@ int main(void)
 		cmocka_unit_test(exactly_the_known_codes_are_opcodes),
 		cmocka_unit_test(the_code_tells_the_service),
 		cmocka_unit_test(the_name_tells_part_and_immediate),
-		cmocka_unit_test(payload_goes_with_send_write_and_read_response),
+		cmocka_unit_test(payload_goes_with_send_write_read_response_and_gaps),
 		cmocka_unit_test(a_message_goes_on_with_its_own_kind_until_it_ends),
 	};
 

@@ -19,6 +19,7 @@
 #include "input.h"
 #include "sim/world/messages.h"
 #include "sim/world/sim.h"
+#include "wire/gaps.h"
 #include "wire/aeth.h"
 #include "wire/icrc.h"
 #include "wire/psn.h"
@@ -166,6 +167,17 @@ static void fill_headers(struct world *world, struct input *input, struct packet
 	}
 }
 
+/* What a Verbatim says of gaps, as a rule of what is near. */
+static void pick_gaps(struct world *world, struct input *input, uint8_t *payload)
+{
+	struct gaps gaps = { .kind = (enum gaps_kind)(next8(input) % (GAPS_KINDS + 1)),
+			     .qpn = next8(input) < 240 ? world->peer_qpn : next32(input) & QPN_MASK };
+
+	for (unsigned i = 0; i < GAPS_REACH / 64; i++)
+		gaps.held[i] = i && next8(input) < 128 ? 0 : (uint64_t)next32(input) << 32 | next32(input);
+	gaps_write(&gaps, payload);
+}
+
 static size_t pick_payload(struct world *world, const struct packet *packet, struct input *input)
 {
 	uint32_t mtu = world->qp->mtu;
@@ -194,11 +206,13 @@ static void receive_packet(struct world *world, struct input *input)
 	packet.echo_request = flags & 0x40;
 	packet.imm_follows = flags & 0x20;
 	packet.dest_qpn = world->qp->number;
-	packet.psn = pick_psn(world, input, opcode_is_response(packet.op));
+	packet.psn = pick_psn(world, input, opcode_is_response(packet.op) || packet.op->verb == VERB_GAPS);
 	fill_headers(world, input, &packet);
-	packet.payload_bytes = pick_payload(world, &packet, input);
+	packet.payload_bytes = packet.op->verb == VERB_GAPS ? GAPS_BYTES : pick_payload(world, &packet, input);
 	at = packet_write_headers(&packet, bytes);
 	memset(bytes + at, flags, packet.payload_bytes + packet_pad(packet.payload_bytes));
+	if (packet.op->verb == VERB_GAPS && flags & 0x0f)
+		pick_gaps(world, input, bytes + at);
 	at += packet.payload_bytes + packet_pad(packet.payload_bytes);
 	memcpy(header.source, world->peer->address + 12, 4);
 	memcpy(header.destination, world->host->address + 12, 4);

@@ -170,6 +170,7 @@ static struct sim_host *tutorial_host(struct sim *sim)
 	host->tx_byte_ps = host->rx_byte_ps = BYTE_PS;
 	host->wake_ns = PACKET_NS;
 	host->serial = host->deaf = true;
+	host->transport.recoveries = NULL;	/* the specification's way to repair a loss */
 	return host;
 }
 

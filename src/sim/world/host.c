@@ -59,13 +59,14 @@ struct sim_host *host_create(struct sim *sim)
 	host->counters = arena_counters(host->arena);
 	run_queue_init(&host->run_queue);
 	path_table_init(&host->paths);
+	host->recoveries = sim_need(recovery_pool_new());
 	event_queue_init(&host->async, -1, host_no_release);
 	sim_must(timer_heap_reserve(&host->timers, SIM_QPS_MAX));
 	host->pd.number = 1;
 	host->transport = (struct transport){ .mrs = &host->mrs, .counters = host->counters,
 					      .run_queue = &host->run_queue,
 					      .probe_min_ns = PROBE_MIN_NS,
-					      .paths = &host->paths };
+					      .paths = &host->paths, .recoveries = host->recoveries };
 	host->rates.delay_ns = 10 * US;
 	host->socket_charge = SOCKET_CHARGE;
 	return host;
@@ -79,6 +80,7 @@ void host_destroy(struct sim_host *host)
 		if (host->qp[i])
 			host_qp_destroy(host, host->qp[i]);
 	path_table_fini(&host->paths);
+	recovery_pool_free(host->recoveries);
 	mr_table_free(&host->mrs);
 	timer_heap_free(&host->timers);
 	lock_destroy(&host->async.lock);
@@ -230,6 +232,8 @@ enum drop host_receive(struct sim_host *host, struct sim_host *from, uint8_t *da
 	if (packet.dest_qpn == QPN_GSI && host->management)
 		return host->management(host, from, &packet);
 	packet.echo_request &= !host->deaf;
+	if (host->deaf && packet.op->service == SERVICE_GAPS)
+		return drop_count(host->counters, DROP_OPCODE, 1);
 	qp = host_find_qp(host, packet.dest_qpn);
 	if (!qp) {
 		host->statistics.no_qp++;

@@ -23,6 +23,7 @@
 #include "object/arena.h"
 #include "object/mr.h"
 #include "object/qp.h"
+#include "transport/recovery.h"
 #include "transport/transport.h"
 
 /* Sanitizers take ten times as long and look for other things: fewer worlds do. */
@@ -114,6 +115,7 @@ struct sim_host {
 	struct counters *counters;
 	struct run_queue run_queue;
 	struct path_table paths;
+	struct recovery_pool *recoveries;
 	struct transport transport;
 	struct pd pd;			/* for who needs but one */
 	struct timer_heap timers;
@@ -137,7 +139,7 @@ struct sim_host {
 	uint64_t late_ns;		/* of the batch that leaves: how much later its next packet does */
 	bool pump_planned;
 	bool serial;			/* the packets of a batch leave one after the other, as each costs */
-	bool deaf;			/* gives no echoes of UC and UD, as other implementations */
+	bool deaf;			/* no Verbatim: gives no echoes of UC and UD, and knows nothing of gaps */
 	bool gathers;			/* requests that may wait do: for the next event that makes it transmit */
 
 	/* The socket buffer: what does not fit is lost. 0: unbounded. */

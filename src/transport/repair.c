@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Selective repeat: the peer asked, its reports, and what is sent again. See repair.h. */
+#include "transport/repair.h"
+
+#include <string.h>
+
+/* ---- asking ---- */
+
+/* Slot 0 is never a Verbatim process. Through memory nothing is lost. */
+static bool repair_is_worth_it(const struct qp *qp) REQUIRES(qp->lock)
+{
+	const struct transport *transport = qp->transport;
+
+	return transport->recoveries && qp->route.link == ROUTE_ROCE_V2 &&
+	       qpn_slot(qp->attr.dest_qp_num) &&
+	       !(transport->loses_nothing && transport->loses_nothing(qp));
+}
+
+void repair_sign(struct qp *qp)
+{
+	struct recovery *recovery = repair_is_worth_it(qp) ? recovery_need(qp) : NULL;
+	struct repair *repair;
+
+	if (!recovery)
+		return;
+	repair = &recovery->repair;
+	if (repair->state == REPAIR_YES || repair->state == REPAIR_NO)
+		return;
+	if (repair->asks == REPAIR_ASKS) {
+		repair->state = REPAIR_NO;
+		return;
+	}
+	repair->state = REPAIR_ASKED;
+	repair->asks++;
+	repair->ask_due = true;
+}
+
+void repair_doubt(struct qp *qp)
+{
+	struct recovery *recovery = recovery_of(qp);
+
+	if (recovery && recovery->repair.state == REPAIR_YES)
+		recovery->repair.state = REPAIR_UNKNOWN;
+}
+
+void repair_stop(struct qp *qp)
+{
+	struct recovery *recovery = recovery_of(qp);
+
+	if (recovery)
+		recovery->repair.active = false;
+}
+
+void repair_ask(struct transmit *transmit)
+{
+	struct qp *qp = transmit->call->qp;
+	struct repair *repair = &recovery_of(qp)->repair;
+	struct gaps gaps = { .kind = GAPS_ASK, .qpn = qp->number };
+	struct packet packet;
+
+	lock_alias(&qp->lock);
+	if (!transmit_has_room(transmit))
+		return;
+	repair->ask_due = false;
+	repair->ask_psn = qp->requester.una_psn;
+	packet_begin(qp, &packet, OPCODE_GAPS, repair->ask_psn);
+	packet.payload_bytes = GAPS_BYTES;
+	gaps_write(&gaps, transmit_payload(transmit, packet.op));
+	transmit_packet(transmit, &packet, &qp->route);
+}
+
+enum drop repair_answered(struct qp *qp, uint32_t psn)
+{
+	struct recovery *recovery = recovery_of(qp);
+	struct repair *repair = recovery ? &recovery->repair : NULL;
+
+	if (!repair || repair->state != REPAIR_ASKED || repair->ask_due || psn != repair->ask_psn)
+		return DROP_RESPONSE;
+	repair->state = REPAIR_YES;
+	repair->asks = 0;
+	return DROP_NONE;
+}
+
+/* ---- reports ---- */
+
+/* Each gap is sent again once. */
+static void repair_begin_round(struct requester *requester, struct repair *repair)
+{
+	repair->active = true;
+	repair->from_psn = requester->una_psn;
+	repair->mark_psn = requester->send_psn;
+	requester->timing = requester->loss.probing = false;
+}
+
+void repair_learn(struct qp *qp, const struct gaps *gaps)
+{
+	struct requester *requester = &qp->requester;
+	struct repair *repair = &recovery_of(qp)->repair;
+	uint32_t end = psn_add(requester->una_psn, 1 + gaps_end(gaps->held));
+	bool on;
+
+	/* Nothing is held that was not sent, and nothing lost that was not since we went back. */
+	if (psn_before(requester->send_psn, end))
+		end = requester->send_psn;
+	on = repair_is_on(qp);
+	repair->base_psn = requester->una_psn;
+	memcpy(repair->held, gaps->held, sizeof(repair->held));
+	if (!on || psn_before(repair->end_psn, end))
+		repair->end_psn = end;
+	if (!on || (psn_before(requester->una_psn, repair->from_psn) &&
+		    psn_before(repair->mark_psn, end)))
+		repair_begin_round(requester, repair);
+}
+
+/* ---- sending again ---- */
+
+bool repair_next_gap(const struct qp *qp, uint32_t *psn)
+{
+	const struct repair *repair;
+
+	if (!repair_is_on(qp))
+		return false;
+	repair = &recovery_of(qp)->repair;
+	*psn = repair->from_psn;
+	if (psn_before(*psn, qp->requester.una_psn))
+		*psn = qp->requester.una_psn;
+	return psn_before(*psn, repair->end_psn);
+}
+
+bool repair_is_held(const struct qp *qp, uint32_t psn)
+{
+	const struct repair *repair = &recovery_of(qp)->repair;
+
+	return gaps_has(repair->held, ((psn - repair->base_psn) & PSN_MASK) - 1);
+}
+
+void repair_passed(struct qp *qp, uint32_t end)
+{
+	recovery_of(qp)->repair.from_psn = end;
+}

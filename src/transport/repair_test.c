@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Selective repeat at the requester: whom it asks, what it believes, and what it sends again. */
+#include "transport/repair.h"
+#include "transport/test_support.h"
+
+#define WRITES	8u
+
+/* WRITEs of one packet, WRITES of them, are under way. */
+static struct station *repair_station(void)
+{
+	struct station *s = station_rts(IBV_QPT_RC);
+
+	station_holds(s);
+	for (unsigned i = 0; i < WRITES; i++)
+		post(s, IBV_WR_RDMA_WRITE, i, 8);
+	assert_int_equal(transmit(s), WRITES);
+	return s;
+}
+
+/* The first of them is lost, and repaired as ever; the peer says that it holds. */
+static struct station *repair_asked_station(void)
+{
+	struct station *s = repair_station();
+
+	receive_nak(s, OUR_PSN, AETH_NAK, NAK_SEQUENCE);
+	assert_int_equal(transmit(s), 1 + WRITES);
+	expect_gaps(s, 0, GAPS_ASK, OUR_PSN, 0);
+	expect_sent(s, 1, OPCODE_RC_WRITE_ONLY, OUR_PSN);
+	receive_gaps(s, GAPS_YES, OUR_PSN, 0);
+	expect_silence(s);
+	return s;
+}
+
+static void at_the_first_loss_the_peer_is_asked(void **state)
+{
+	struct station *s = repair_asked_station();
+
+	assert_int_equal(recovery_of(&s->qp)->repair.state, REPAIR_YES);
+	station_free(s);
+}
+
+static void nobody_is_asked_who_cannot_be_a_verbatim(void **state)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		struct station *s = repair_station();
+
+		if (i == 0)
+			s->qp.attr.dest_qp_num = 0x11;
+		else if (i == 1)
+			s->qp.route.link = s->info.route.link = ROUTE_ROCE_V1;
+		else
+			s->transport.recoveries = NULL;
+		receive_nak(s, OUR_PSN, AETH_NAK, NAK_SEQUENCE);
+		assert_int_equal(transmit(s), WRITES);
+		s->transport.recoveries = s->recoveries;
+		station_free(s);
+	}
+}
+
+static void only_what_the_peer_lacks_is_sent_again(void **state)
+{
+	struct station *s = repair_asked_station();
+	uint32_t in_flight = s->qp.requester.flight_bytes, window = s->qp.path->window_bytes;
+
+	receive_gaps(s, GAPS_REPORT, OUR_PSN + 1, 1 | 4);
+	receive_nak(s, OUR_PSN + 1, AETH_NAK, NAK_SEQUENCE);	/* of the same gap */
+	expect_wc(&s->send_cq, 0, IBV_WC_SUCCESS);
+	assert_int_equal(transmit(s), 2);
+	expect_sent(s, 0, OPCODE_RC_WRITE_ONLY, OUR_PSN + 1);
+	expect_sent(s, 1, OPCODE_RC_WRITE_ONLY, OUR_PSN + 3);
+	assert_true(sent(s, 0).ack_request);
+	expect_silence(s);
+	/* What it holds is not answered. */
+	expect_no_wc(&s->send_cq);
+	assert_true(s->qp.requester.flight_bytes < in_flight);
+	assert_int_equal(s->qp.path->window_bytes, window - 2 * (in_flight / WRITES));
+	assert_int_equal(station_counter(s, COUNTER_REPAIR), 2);
+	assert_int_equal(station_counter(s, COUNTER_RETRANSMIT), 1);
+	receive_ack(s, OUR_PSN + WRITES - 1);
+	for (unsigned i = 1; i < WRITES; i++)
+		expect_wc(&s->send_cq, i, IBV_WC_SUCCESS);
+	expect_silence(s);
+	station_free(s);
+}
+
+static void the_same_report_again_sends_nothing(void **state)
+{
+	struct station *s = repair_asked_station();
+
+	receive_gaps(s, GAPS_REPORT, OUR_PSN, 2);
+	assert_int_equal(transmit(s), 2);
+	for (unsigned i = 0; i < 100; i++) {
+		receive_gaps(s, GAPS_REPORT, OUR_PSN, 2);
+		expect_silence(s);
+	}
+	/* More of it is: what is new in it. */
+	receive_gaps(s, GAPS_REPORT, OUR_PSN, 2 | 8);
+	assert_int_equal(transmit(s), 1);
+	expect_sent(s, 0, OPCODE_RC_WRITE_ONLY, OUR_PSN + 3);
+	station_free(s);
+}
+
+static void a_gap_is_sent_once_more_if_what_was_sent_later_is_held(void **state)
+{
+	struct station *s = repair_asked_station();
+
+	receive_gaps(s, GAPS_REPORT, OUR_PSN, 1);
+	assert_int_equal(transmit(s), 1);
+	post(s, IBV_WR_RDMA_WRITE, WRITES, 8);
+	assert_int_equal(transmit(s), 1);
+	receive_gaps(s, GAPS_REPORT, OUR_PSN, 0x7f);	/* all that was sent before it */
+	expect_silence(s);
+	receive_gaps(s, GAPS_REPORT, OUR_PSN, 0xff);
+	assert_int_equal(transmit(s), 1);
+	expect_sent(s, 0, OPCODE_RC_WRITE_ONLY, OUR_PSN);
+	receive_ack(s, OUR_PSN + WRITES);
+	for (unsigned i = 0; i <= WRITES; i++)
+		expect_wc(&s->send_cq, i, IBV_WC_SUCCESS);
+	station_free(s);
+}
+
+/* A READ takes several PSNs, and is held as one packet. */
+static void a_read_in_a_gap_is_asked_for_again(void **state)
+{
+	struct station *s = repair_asked_station();
+	uint32_t first = OUR_PSN + WRITES;
+
+	receive_ack(s, first - 1);
+	post(s, IBV_WR_RDMA_WRITE, 20, 8);			/* first */
+	post(s, IBV_WR_RDMA_READ, 21, 3 * MTU);			/* first + 1 .. 3 */
+	post(s, IBV_WR_RDMA_READ, 25, 2 * MTU);			/* first + 4, 5 */
+	post(s, IBV_WR_RDMA_WRITE, 28, 8);			/* first + 6 */
+	assert_int_equal(transmit(s), 4);
+	receive_gaps(s, GAPS_REPORT, first, 1u << 3 | 1u << 5);
+	assert_int_equal(transmit(s), 2);
+	expect_sent(s, 0, OPCODE_RC_WRITE_ONLY, first);
+	expect_sent(s, 1, OPCODE_RC_READ_REQUEST, first + 1);
+	assert_int_equal(sent(s, 1).reth.length, 3 * MTU);
+	expect_silence(s);
+	station_free(s);
+}
+
+/* The peer says what it likes: nothing but what to send again. */
+static void a_liar_is_the_slower_for_it(void **state)
+{
+	struct station *s = repair_asked_station();
+
+	receive_gaps(s, GAPS_REPORT, OUR_PSN, UINT64_MAX);
+	assert_int_equal(transmit(s), 1);
+	expect_no_wc(&s->send_cq);
+	/* It is silent for as long as is needed: all is sent again, and the peer asked anew. */
+	for (unsigned i = 0; i < 100 && !s->qp.requester.loss.hold; i++)
+		pass_time(s, 10 * MILLISECOND);
+	assert_false(repair_is_on(&s->qp));
+	receive_ack(s, OUR_PSN);
+	assert_true(transmit(s) >= WRITES - 1);
+	station_free(s);
+}
+
+static void reports_of_what_is_not_under_way_are_dropped(void **state)
+{
+	struct station *s = repair_asked_station();
+
+	receive_gaps(s, GAPS_REPORT, OUR_PSN - 1, 1);
+	receive_gaps(s, GAPS_REPORT, OUR_PSN + WRITES + 1, 1);
+	receive_gaps(s, GAPS_REPORT, psn_add(OUR_PSN, 1u << 23), 1);
+	expect_silence(s);
+	expect_no_wc(&s->send_cq);
+	assert_int_equal(station_counter(s, COUNTER_RX_GAPS), 0);
+	assert_int_equal(station_counter(s, COUNTER_RX_RESPONSE), 3);
+	station_free(s);
+}
+
+static void answers_to_no_question_are_dropped(void **state)
+{
+	struct station *s = repair_station();
+
+	receive_gaps(s, GAPS_YES, OUR_PSN, 0);			/* not asked */
+	receive_gaps(s, GAPS_REPORT, OUR_PSN, 1);
+	expect_silence(s);
+	receive_nak(s, OUR_PSN, AETH_NAK, NAK_SEQUENCE);
+	receive_gaps(s, GAPS_YES, OUR_PSN, 0);			/* before the question has left */
+	assert_int_equal(transmit(s), 1 + WRITES);
+	receive_gaps(s, GAPS_REPORT, OUR_PSN, 1);		/* of who has not answered */
+	receive_gaps(s, GAPS_YES, OUR_PSN + 1, 0);		/* to another one */
+	expect_silence(s);
+	assert_int_equal(recovery_of(&s->qp)->repair.state, REPAIR_ASKED);
+	station_free(s);
+}
+
+static void who_does_not_answer_is_not_asked_for_ever(void **state)
+{
+	struct station *s = repair_station();
+	unsigned asks = 0, i, n;
+
+	for (i = 0; i < 3 * REPAIR_ASKS; i++) {
+		s->qp.requester.loss.guarded = false;
+		receive_nak(s, OUR_PSN, AETH_NAK, NAK_SEQUENCE);
+		n = transmit(s);
+		assert_true(n == WRITES || n == WRITES + 1);
+		asks += n - WRITES;
+	}
+	assert_int_equal(asks, REPAIR_ASKS);
+	assert_int_equal(recovery_of(&s->qp)->repair.state, REPAIR_NO);
+	station_free(s);
+}
+
+/* Back to the beginning: what was known of gaps is old. */
+static void not_ready_ends_a_round(void **state)
+{
+	struct station *s = repair_asked_station();
+
+	receive_gaps(s, GAPS_REPORT, OUR_PSN, 1 | 4);
+	receive_nak(s, OUR_PSN, AETH_RNR, 1);
+	assert_false(repair_is_on(&s->qp));
+	expect_silence(s);
+	receive_gaps(s, GAPS_REPORT, OUR_PSN, 1 | 4);
+	expect_silence(s);
+	pass_time(s, MILLISECOND);
+	assert_int_equal(transmit(s), WRITES);
+	station_free(s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(at_the_first_loss_the_peer_is_asked),
+		TEST(nobody_is_asked_who_cannot_be_a_verbatim),
+		TEST(only_what_the_peer_lacks_is_sent_again),
+		TEST(the_same_report_again_sends_nothing),
+		TEST(a_gap_is_sent_once_more_if_what_was_sent_later_is_held),
+		TEST(a_read_in_a_gap_is_asked_for_again),
+		TEST(a_liar_is_the_slower_for_it),
+		TEST(reports_of_what_is_not_under_way_are_dropped),
+		TEST(answers_to_no_question_are_dropped),
+		TEST(who_does_not_answer_is_not_asked_for_ever),
+		TEST(not_ready_ends_a_round),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

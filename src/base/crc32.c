@@ -19,24 +19,13 @@ uint32_t crc32_update(uint32_t crc, const void *data, size_t length)
 	return crc32_gzip_refl(crc, data, length);
 }
 
-static uint32_t multiply_x(uint32_t a)
-{
-	return a >> 1 ^ (-(a & 1) & POLYNOMIAL);
-}
-
-/* P has the term x^0, so x divides a or a + P. */
-static uint32_t divide_x(uint32_t a)
-{
-	return a & ONE ? (a ^ POLYNOMIAL) << 1 | 1 : a << 1;
-}
-
 static uint32_t crc32_multiply(uint32_t a, uint32_t b)
 {
 	uint32_t product = 0;
 
 	for (; a; a <<= 1) {
 		product ^= -(a >> 31) & b;
-		b = multiply_x(b);
+		b = b >> 1 ^ (-(b & 1) & POLYNOMIAL);
 	}
 	return product;
 }
@@ -47,7 +36,7 @@ static uint32_t unshift_factor(size_t length)
 	uint32_t factor = ONE, power = ONE;
 
 	for (int i = 0; i < 8; i++)
-		power = divide_x(power);
+		power = power & ONE ? (power ^ POLYNOMIAL) << 1 | 1 : power << 1;
 	for (; length; length >>= 1) {
 		if (length & 1)
 			factor = crc32_multiply(factor, power);

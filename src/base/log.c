@@ -385,15 +385,6 @@ static int read_explain(bool *enabled)
 	return EINVAL;
 }
 
-static void forget_lines(void)
-{
-	pthread_mutex_lock(&repeats_lock);
-	own.locks++;
-	repeats = (struct repeats){ 0 };
-	pthread_mutex_unlock(&repeats_lock);
-	log_let_go();
-}
-
 static void explain_settle(void)
 {
 	bool heard = atomic_load(&listener) != NULL;
@@ -426,8 +417,13 @@ int log_init(void)
 		return EINVAL;
 	fork_register(FORK_LOG, &fork_handlers);
 	__atomic_store_n(&hint_is_wanted, !value || !*value, __ATOMIC_RELAXED);
-	if (!__atomic_exchange_n(&explain_wanted, enabled, __ATOMIC_RELAXED) && enabled)
-		forget_lines();
+	if (!__atomic_exchange_n(&explain_wanted, enabled, __ATOMIC_RELAXED) && enabled) {
+		pthread_mutex_lock(&repeats_lock);
+		own.locks++;
+		repeats = (struct repeats){ 0 };
+		pthread_mutex_unlock(&repeats_lock);
+		log_let_go();
+	}
 	__atomic_store_n(&log_level, level, __ATOMIC_RELAXED);
 	explain_settle();
 	__atomic_store_n(&log_any, level != LOG_OFF || enabled, __ATOMIC_RELAXED);

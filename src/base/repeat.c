@@ -86,21 +86,6 @@ uint64_t repeat_rule(uint64_t id, const char *format, va_list arguments)
 	return id;
 }
 
-static void repeat_keep(struct repeat_line *line, uint64_t id, const char *text, size_t bytes,
-			uint64_t now_ns)
-{
-	size_t kept = bytes < REPEAT_TEXT_BYTES ? bytes : REPEAT_TEXT_BYTES - 1;
-
-	line->id = id;
-	line->told_ns = now_ns;
-	line->patience_ns = REPEAT_TELL_NS;
-	line->count = 0;
-	memcpy(line->text, text, kept);
-	line->text[kept] = '\0';
-	if (kept < bytes)
-		memcpy(line->text + kept - 3, "...", 3);
-}
-
 static struct repeat_line *repeat_find(struct repeats *repeats, uint64_t id)
 {
 	struct repeat_line *line, *oldest = repeats->line;
@@ -128,13 +113,22 @@ bool repeat_admit(struct repeats *repeats, uint64_t id, const char *text, size_t
 {
 	struct repeat_line *line = repeat_find(repeats, id);
 	bool known = line->id == id;
+	size_t kept;
 
 	if (!known && remote && repeat_is_flood(repeats, now_ns))
 		return false;
 	line->used = ++repeats->uses;
 	if (!known) {
 		repeat_tell_all(repeats, tell);
-		repeat_keep(line, id, text, bytes, now_ns);
+		kept = bytes < REPEAT_TEXT_BYTES ? bytes : REPEAT_TEXT_BYTES - 1;
+		line->id = id;
+		line->told_ns = now_ns;
+		line->patience_ns = REPEAT_TELL_NS;
+		line->count = 0;
+		memcpy(line->text, text, kept);
+		line->text[kept] = '\0';
+		if (kept < bytes)
+			memcpy(line->text + kept - 3, "...", 3);
 		return true;
 	}
 	if (line->count || now_ns - line->told_ns < line->patience_ns)

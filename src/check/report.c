@@ -52,21 +52,11 @@ static int option_refuse(const char *word)
 	return EINVAL;
 }
 
-static int option_device(const char *name, struct check_options *to)
-{
-	char names[256];
-
-	to->profile = check_profile_find(name);
-	if (to->profile)
-		return 0;
-	complain("VERBATIM_CHECK: device=%s: expected one of %s", name,
-		 check_profile_names(names, sizeof(names)));
-	return EINVAL;
-}
-
 static int option_read_one(const char *word, struct check_options *to)
 {
 	char *end;
+	const char *name;
+	char names[256];
 
 	if (!strcmp(word, "1") || !strcmp(word, "tier=state") || !*word)
 		return 0;
@@ -74,8 +64,15 @@ static int option_read_one(const char *word, struct check_options *to)
 		to->strict = true;
 		return 0;
 	}
-	if (!strncmp(word, "device=", 7))
-		return option_device(word + 7, to);
+	if (!strncmp(word, "device=", 7)) {
+		name = word + 7;
+		to->profile = check_profile_find(name);
+		if (to->profile)
+			return 0;
+		complain("VERBATIM_CHECK: device=%s: expected one of %s", name,
+			 check_profile_names(names, sizeof(names)));
+		return EINVAL;
+	}
 	if (!strncmp(word, "suppress=", 9) && strlen(word + 9) < sizeof(to->suppress) && word[9]) {
 		strcpy(to->suppress, word + 9);
 		return 0;

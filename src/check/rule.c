@@ -16,24 +16,20 @@ static const struct {
 /* Those that look at each record, a list that ends with CHECK_RULES: most records have none. */
 static uint8_t rules_of[CHECK_WHATS][CHECK_RULES + 1];
 
-static void rules_sort(void)
-{
-	for (unsigned what = 0; what < CHECK_WHATS; what++) {
-		unsigned count = 0;
-
-		for (unsigned rule = 0; rule < CHECK_RULES; rule++)
-			if (rules[rule].on >> what & 1)
-				rules_of[what][count++] = (uint8_t)rule;
-		rules_of[what][count] = CHECK_RULES;
-	}
-}
-
 void check_rules_look(struct check_model *model, const struct check_record *record)
 {
 	static bool sorted;
 
-	if (!sorted)
-		rules_sort();
+	if (!sorted) {
+		for (unsigned what = 0; what < CHECK_WHATS; what++) {
+			unsigned count = 0;
+
+			for (unsigned rule = 0; rule < CHECK_RULES; rule++)
+				if (rules[rule].on >> what & 1)
+					rules_of[what][count++] = (uint8_t)rule;
+			rules_of[what][count] = CHECK_RULES;
+		}
+	}
 	sorted = true;
 	for (const uint8_t *rule = rules_of[record->what]; *rule < CHECK_RULES; rule++)
 		rules[*rule].look(model, record);

@@ -73,27 +73,25 @@ static unsigned wishes_of(const struct check_record *ask, struct wish wishes[6])
 	return count;
 }
 
-/* Told only: of the adapters whose limit is known none looks at it at the post. */
-static void look_at_read(struct check_model *model, const struct check_record *post)
-{
-	const struct check_object *qp = check_find(model, post->object);
-	char name[64];
-
-	if (qp && post->opcode == IBV_WR_RDMA_READ &&
-	    is_beyond(model, CHECK_FACT_MAX_SGE_RD, post->sges))
-		check_report(model, RULE_DEVICE_001, qp, NULL, 0, NULL,
-			     "%s: a READ into %u SGEs, and %s has at most %llu",
-			     check_name(qp, name), post->sges, model->profile->option,
-			     (unsigned long long)value_of(model, CHECK_FACT_MAX_SGE_RD));
-}
-
 void rule_device_limits(struct check_model *model, const struct check_record *ask)
 {
 	struct wish wishes[6];
 	unsigned count = model->profile && ask->what == CHECK_ASK ? wishes_of(ask, wishes) : 0;
+	const struct check_object *qp;
+	char name[64];
 
-	if (model->profile && ask->what == CHECK_POST_SEND)
-		look_at_read(model, ask);
+	if (model->profile && ask->what == CHECK_POST_SEND) {
+		/*
+		 * Told only: of the adapters whose limit is known none looks at it at the post.
+		 */
+		qp = check_find(model, ask->object);
+		if (qp && ask->opcode == IBV_WR_RDMA_READ &&
+		    is_beyond(model, CHECK_FACT_MAX_SGE_RD, ask->sges))
+			check_report(model, RULE_DEVICE_001, qp, NULL, 0, NULL,
+				     "%s: a READ into %u SGEs, and %s has at most %llu",
+				     check_name(qp, name), ask->sges, model->profile->option,
+				     (unsigned long long)value_of(model, CHECK_FACT_MAX_SGE_RD));
+	}
 
 	for (unsigned i = 0; i < count; i++)
 		if (is_beyond(model, wishes[i].fact, wishes[i].wanted))

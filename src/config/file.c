@@ -15,28 +15,30 @@
 
 #define USER_FILE "verbatim.conf"
 
-/* A relative XDG_CONFIG_HOME is to be ignored, as its specification says; HOME likewise. */
-static bool user_file(char path[PATH_MAX])
-{
-	const char *config_home = secure_getenv("XDG_CONFIG_HOME"), *home = secure_getenv("HOME");
-	int length = 0;
-
-	if (config_home && config_home[0] == '/')
-		length = snprintf(path, PATH_MAX, "%s/" USER_FILE, config_home);
-	else if (home && home[0] == '/')
-		length = snprintf(path, PATH_MAX, "%s/.config/" USER_FILE, home);
-	return length > 0 && length < PATH_MAX;
-}
-
 bool config_file_find(struct config_file *file)
 {
 	const char *named = secure_getenv("VERBATIM_CONFIG");
+	const char *config_home;
+	const char *home;
+	int length;
 
 	if (getauxval(AT_SECURE))
 		return false;
 	file->by_default = !named;
-	if (!named)
-		return user_file(file->path);
+	if (!named) {
+		/*
+		 * A relative XDG_CONFIG_HOME is to be ignored, as its specification says; HOME
+		 * likewise.
+		 */
+		config_home = secure_getenv("XDG_CONFIG_HOME");
+		home = secure_getenv("HOME");
+		length = 0;
+		if (config_home && config_home[0] == '/')
+			length = snprintf(file->path, PATH_MAX, "%s/" USER_FILE, config_home);
+		else if (home && home[0] == '/')
+			length = snprintf(file->path, PATH_MAX, "%s/.config/" USER_FILE, home);
+		return length > 0 && length < PATH_MAX;
+	}
 	return *named && snprintf(file->path, PATH_MAX, "%s", named) < PATH_MAX;
 }
 

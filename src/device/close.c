@@ -13,18 +13,6 @@
 #include "base/log.h"
 #include "device/internal.h"
 
-/* Nobody will fetch or acknowledge events any more: count them as acknowledged. */
-static void acknowledge_qp(struct qp *qp)
-{
-	qp->ibv.qp_base.events_completed = qp->async_events_got;
-}
-
-static void acknowledge_cq(struct cq *cq)
-{
-	cq->ibv.comp_events_completed = cq->comp_events_got;
-	cq->ibv.async_events_completed = cq->async_events_got;
-}
-
 static struct list *close_first(struct list *head)
 {
 	return list_empty(head) ? NULL : head->next;
@@ -101,7 +89,10 @@ static void close_qps(struct hca_context *context)
 		struct qp *qp = list_entry(node, struct qp, node);
 
 		multicast_detach_all(context->hca, qp);
-		acknowledge_qp(qp);
+		/*
+		 * Nobody will fetch or acknowledge events any more: count them as acknowledged.
+		 */
+		qp->ibv.qp_base.events_completed = qp->async_events_got;
 		qp->opens = 1;	/* whoever opened it */
 		hca_destroy_qp(context, qp);
 		close_leave("queue pair", &context->qps, node);
@@ -138,7 +129,8 @@ static void close_cqs(struct hca_context *context)
 	while ((node = close_first(&context->cqs))) {
 		struct cq *cq = list_entry(node, struct cq, node);
 
-		acknowledge_cq(cq);
+		cq->ibv.comp_events_completed = cq->comp_events_got;
+		cq->ibv.async_events_completed = cq->async_events_got;
 		hca_destroy_cq(context, cq);
 		close_leave("CQ", &context->cqs, node);
 	}

@@ -34,8 +34,14 @@ static int open_async(struct hca_context *context)
 	return 0;
 }
 
-static void init_lists(struct hca_context *context)
+/* Of no file yet. */
+static int context_new(const char *device_name, struct hca_context **made)
 {
+	struct hca_context *context = calloc(1, sizeof(*context));
+	int err;
+
+	if (!context)
+		return ENOMEM;
 	list_init(&context->node);
 	list_init(&context->file_node);
 	list_init(&context->pds);
@@ -53,17 +59,6 @@ static void init_lists(struct hca_context *context)
 	list_init(&context->flows);
 	list_init(&context->counters);
 	list_init(&context->comp_counters);
-}
-
-/* Of no file yet. */
-static int context_new(const char *device_name, struct hca_context **made)
-{
-	struct hca_context *context = calloc(1, sizeof(*context));
-	int err;
-
-	if (!context)
-		return ENOMEM;
-	init_lists(context);
 	err = open_async(context);
 	if (err)
 		goto free_context;

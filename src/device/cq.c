@@ -21,15 +21,6 @@ static int check_cqe(const struct hca_context *context, uint32_t cqe, const char
 	return EINVAL;
 }
 
-static void enlist_cq(struct hca_context *context, struct cq *cq)
-{
-	lock_acquire(&context->hca->objects);
-	list_add_tail(&context->cqs, &cq->node);
-	if (cq->channel)
-		cq->channel->ibv.refcnt++;
-	lock_release(&context->hca->objects);
-}
-
 int hca_create_cq_in(struct hca_context *context, const struct ibv_cq_init_attr_ex *attr,
 		     struct ring_allocator *allocator, struct cq **created)
 {
@@ -73,7 +64,11 @@ int hca_create_cq_in(struct hca_context *context, const struct ibv_cq_init_attr_
 	cq->number = object_number(context->hca);
 	cq->ibv.handle = cq->number;
 	cq->ibv.cqe = (int)attr->cqe;
-	enlist_cq(context, cq);
+	lock_acquire(&context->hca->objects);
+	list_add_tail(&context->cqs, &cq->node);
+	if (cq->channel)
+		cq->channel->ibv.refcnt++;
+	lock_release(&context->hca->objects);
 	*created = cq;
 	return 0;
 }

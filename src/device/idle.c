@@ -110,21 +110,6 @@ static void idle_look_at(struct hca *hca, struct idle *idle, struct qp *qp)
 	lock_release(&qp->lock);
 }
 
-/* SRQs with a CQ of their own, and work queues: what may come to them is not looked into. */
-static void idle_look_at_others(struct hca_context *context, struct idle *idle)
-{
-	struct list *node;
-
-	list_for_each (node, &context->srqs) {
-		const struct srq *srq = list_entry(node, struct srq, node);
-
-		if (srq->cq)
-			idle->elsewhere = true;
-	}
-	if (!list_empty(&context->wqs))
-		idle->elsewhere = true;
-}
-
 static void idle_look(struct hca *hca, struct idle *idle)
 {
 	struct list *context_node, *node;
@@ -135,7 +120,18 @@ static void idle_look(struct hca *hca, struct idle *idle)
 
 		list_for_each (node, &context->qps)
 			idle_look_at(hca, idle, list_entry(node, struct qp, node));
-		idle_look_at_others(context, idle);
+		/*
+		 * SRQs with a CQ of their own, and work queues: what may come to them is not
+		 * looked into.
+		 */
+		list_for_each (node, &context->srqs) {
+			const struct srq *srq = list_entry(node, struct srq, node);
+
+			if (srq->cq)
+				idle->elsewhere = true;
+		}
+		if (!list_empty(&context->wqs))
+			idle->elsewhere = true;
 	}
 	lock_release(&hca->objects);
 	for (unsigned i = 0; i < idle->peers && !idle->elsewhere; i++)

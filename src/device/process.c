@@ -447,21 +447,17 @@ static void process_after_fork_parent(void) UNCHECKED_LOCKS
 	lock_release(&process_lock);
 }
 
-static void process_abandon(struct hca *hca)
-{
-	struct list *node;
-
-	engine_abandon(&hca->engine);
-	net_abandon(&hca->net);
-	list_for_each(node, &hca->contexts)
-		list_entry(node, struct hca_context, node)->abandoned = true;
-}
-
 /* Only what is safe between fork() and exec() in a threaded program: closing, storing. */
 static void process_after_fork_child(void)
 {
-	if (the_hca)
-		process_abandon(the_hca);
+	struct list *node;
+
+	if (the_hca) {
+		engine_abandon(&the_hca->engine);
+		net_abandon(&the_hca->net);
+		list_for_each(node, &the_hca->contexts)
+			list_entry(node, struct hca_context, node)->abandoned = true;
+	}
 	thread_id_forget();
 	memory_check_end();
 	the_hca = NULL;

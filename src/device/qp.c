@@ -42,15 +42,6 @@ static int qp_enter(struct hca *hca, struct qp *qp) REQUIRES(hca->engine.progres
 	return err;
 }
 
-static void qp_leave(struct hca *hca, struct qp *qp) REQUIRES(hca->engine.progress, hca->objects)
-{
-	qp_table_remove(&hca->engine, qp);
-	atomic_store(&qp->access->qpn, 0);
-	lock_acquire(&qp->lock);
-	qp_set_state(qp, IBV_QPS_RESET);
-	lock_release(&qp->lock);
-}
-
 /* Nobody else knows it: not published yet, or taken down. */
 static void qp_is_ours_alone(struct qp *qp) ASSERTS(qp->lock)
 {
@@ -166,16 +157,6 @@ static uint32_t at_least_one(uint32_t n)
 	return n ? n : 1;
 }
 
-/* Where a requester of XRC notes whose memory its peer's SRQs reach. */
-static int init_targets(struct qp *qp) REQUIRES(qp->lock)
-{
-	qp->targets = calloc(1, sizeof(*qp->targets));
-	if (qp->targets)
-		return 0;
-	send_queue_fini(&qp->sq);
-	return ENOMEM;
-}
-
 static int init_queues(struct qp *qp, const struct ibv_qp_init_attr_ex *attr) REQUIRES(qp->lock)
 {
 	int err;
@@ -191,8 +172,14 @@ static int init_queues(struct qp *qp, const struct ibv_qp_init_attr_ex *attr) RE
 	qp->cap.max_send_wr = qp->sq.size;
 	qp->cap.max_send_sge = qp->sq.max_sge;
 	qp->cap.max_inline_data = qp->sq.max_inline;
-	if (qp->type == IBV_QPT_XRC_SEND)
-		return init_targets(qp);
+	if (qp->type == IBV_QPT_XRC_SEND) {
+		/* Where a requester of XRC notes whose memory its peer's SRQs reach. */
+		qp->targets = calloc(1, sizeof(*qp->targets));
+		if (qp->targets)
+			return 0;
+		send_queue_fini(&qp->sq);
+		return ENOMEM;
+	}
 	if (qp->srq || !qp_receives(qp))
 		return 0;
 	err = recv_queue_init(&qp->rq, at_least_one(attr->cap.max_recv_wr),
@@ -265,26 +252,6 @@ static void parts_of(struct qp *qp, _Atomic uint32_t *users[6])
 	users[5] = qp->hash ? &qp->hash->table->users : NULL;
 }
 
-static void hold_parts(struct qp *qp)
-{
-	_Atomic uint32_t *users[6];
-
-	parts_of(qp, users);
-	for (unsigned i = 0; i < 6; i++)
-		if (users[i])
-			atomic_fetch_add(users[i], 1);
-}
-
-static void release_parts(struct qp *qp)
-{
-	_Atomic uint32_t *users[6];
-
-	parts_of(qp, users);
-	for (unsigned i = 0; i < 6; i++)
-		if (users[i])
-			atomic_fetch_sub(users[i], 1);
-}
-
 static void fill_public(struct qp *qp)
 {
 	struct ibv_qp *ibv = &qp->ibv.qp_base;
@@ -317,6 +284,7 @@ int hca_create_qp_in(struct hca_context *context, struct ibv_qp_init_attr_ex *at
 	struct hca *hca = context->hca;
 	struct qp *qp;
 	int err;
+	_Atomic uint32_t *users[6];
 
 	if (context_is_dead(context, "ibv_create_qp"))
 		return EIO;
@@ -352,7 +320,10 @@ int hca_create_qp_in(struct hca_context *context, struct ibv_qp_init_attr_ex *at
 	if (err)
 		goto fini_transport;
 	fill_public(qp);
-	hold_parts(qp);
+	parts_of(qp, users);
+	for (unsigned i = 0; i < 6; i++)
+		if (users[i])
+			atomic_fetch_add(users[i], 1);
 	attr->cap = qp->cap;
 	*created = qp;
 	return 0;
@@ -423,7 +394,11 @@ static void take_down(struct hca *hca, struct qp *qp)
 	lock_acquire(&hca->engine.progress);
 	qp_wait_for_tx(qp);
 	lock_acquire(&hca->objects);
-	qp_leave(hca, qp);
+	qp_table_remove(&hca->engine, qp);
+	atomic_store(&qp->access->qpn, 0);
+	lock_acquire(&qp->lock);
+	qp_set_state(qp, IBV_QPS_RESET);
+	lock_release(&qp->lock);
 	qp->is_down = true;
 	lock_release(&hca->objects);
 	lock_acquire(&qp->lock);
@@ -497,6 +472,7 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 {
 	struct hca *hca = context->hca;
 	uint32_t groups = atomic_load(&qp->multicast), flows = atomic_load(&qp->flows);
+	_Atomic uint32_t *users[6];
 
 	if (context_is_dead(context, "ibv_destroy_qp"))
 		return EIO;
@@ -528,7 +504,10 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 		path_put(&hca->paths, qp->path);
 	fini_queues(qp);
 	comp_counters_detach(qp);
-	release_parts(qp);
+	parts_of(qp, users);
+	for (unsigned i = 0; i < 6; i++)
+		if (users[i])
+			atomic_fetch_sub(users[i], 1);
 	ethernet_detach(hca, qp);
 	lock_destroy(&qp->lock);
 	free(qp);

@@ -40,15 +40,6 @@ static void fill_ethernet(struct ibv_device_attr_ex *attr)
 	attr->raw_packet_caps = IBV_RAW_PACKET_CAP_CVLAN_STRIPPING | IBV_RAW_PACKET_CAP_IP_CSUM;
 }
 
-static void fill_tag_matching(struct ibv_tm_caps *caps)
-{
-	caps->max_rndv_hdr_size = TAG_RENDEZVOUS_MAX;
-	caps->max_num_tags = LIMIT_TAGS;
-	caps->max_ops = LIMIT_TAG_OPS;
-	caps->max_sge = TAG_SGE_MAX;
-	caps->flags = IBV_TM_CAP_RC;
-}
-
 int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *attr)
 {
 	struct ibv_device_attr *orig = &attr->orig_attr;
@@ -91,7 +82,11 @@ int hca_query_device(struct hca_context *context, struct ibv_device_attr_ex *att
 	attr->device_cap_flags_ex = orig->device_cap_flags | DEVICE_FLUSH_GLOBAL | DEVICE_ATOMIC_WRITE;
 	if (!context->port->ib_port)
 		fill_ethernet(attr);
-	fill_tag_matching(&attr->tm_caps);
+	attr->tm_caps.max_rndv_hdr_size = TAG_RENDEZVOUS_MAX;
+	attr->tm_caps.max_num_tags = LIMIT_TAGS;
+	attr->tm_caps.max_ops = LIMIT_TAG_OPS;
+	attr->tm_caps.max_sge = TAG_SGE_MAX;
+	attr->tm_caps.flags = IBV_TM_CAP_RC;
 	fill_odp(&attr->odp_caps, &attr->xrc_odp_caps);
 	attr->completion_timestamp_mask = UINT64_MAX;
 	attr->hca_core_clock = 1000000;	/* kHz: timestamps are nanoseconds */

@@ -126,15 +126,6 @@ static const char *const way_names[WAYS] = {
 	[WAY_UDP] = "udp", [WAY_RING] = "ring", [WAY_COPIED] = "copied", [WAY_MAPPED] = "mapped",
 };
 
-static void snapshot_describe_window(struct path *path, struct snapshot_path *out)
-{
-	lock_acquire(&path->lock);
-	out->window_bytes = atomic_load(&path->window_bytes);
-	out->in_flight_bytes = path->in_flight_bytes;
-	out->rtt_ns = path->rtt_ns;
-	lock_release(&path->lock);
-}
-
 static bool has_peer(struct qp *qp) REQUIRES(qp->lock)
 {
 	return qp_is(qp, QP_CONNECTED) && qp->state != IBV_QPS_RESET && qp->state != IBV_QPS_INIT &&
@@ -162,8 +153,13 @@ static void snapshot_describe_path(struct hca *hca, struct qp *qp, struct snapsh
 		if (qp->state != IBV_QPS_RTS)
 			path->why = "it sends in RTS only";
 	}
-	if (qp->path)
-		snapshot_describe_window(qp->path, path);
+	if (qp->path) {
+		lock_acquire(&qp->path->lock);
+		path->window_bytes = atomic_load(&qp->path->window_bytes);
+		path->in_flight_bytes = qp->path->in_flight_bytes;
+		path->rtt_ns = qp->path->rtt_ns;
+		lock_release(&qp->path->lock);
+	}
 }
 
 static void snapshot_describe_sends(struct qp *qp, struct snapshot_qp *out) REQUIRES(qp->lock)
@@ -352,10 +348,16 @@ unsigned hca_snapshot_mrs(struct hca *hca, uint64_t *from, struct snapshot_mr *m
 
 /* ---- the process ---- */
 
-static void count_objects(struct hca *hca, struct snapshot_process *process)
+void hca_snapshot_process(struct hca *hca, struct snapshot_process *process)
 {
+	unsigned i;
 	struct list *node;
 
+	*process = (struct snapshot_process){ .slot = hca->engine.qps.slot[0].number,
+					      .channels = local_channel_count(&hca->engine.local),
+					      .memory = hca->config.memory[0] ? hca->config.memory : "auto" };
+	for (i = 0; i < COUNTER_COUNT; i++)
+		process->counter[i] = counter_get(hca->engine.counters, i);
 	lock_acquire(&hca->objects);
 	list_for_each(node, &hca->contexts)
 		process->contexts += !list_entry(node, struct hca_context, node)->closed;
@@ -367,16 +369,4 @@ static void count_objects(struct hca *hca, struct snapshot_process *process)
 	process->mrs = hca->mrs.regions;
 	process->mr_bytes = hca->mrs.region_bytes;
 	lock_release(&hca->mrs.lock);
-}
-
-void hca_snapshot_process(struct hca *hca, struct snapshot_process *process)
-{
-	unsigned i;
-
-	*process = (struct snapshot_process){ .slot = hca->engine.qps.slot[0].number,
-					      .channels = local_channel_count(&hca->engine.local),
-					      .memory = hca->config.memory[0] ? hca->config.memory : "auto" };
-	for (i = 0; i < COUNTER_COUNT; i++)
-		process->counter[i] = counter_get(hca->engine.counters, i);
-	count_objects(hca, process);
 }

@@ -15,11 +15,6 @@
 #define QPN_MULTICAST	0xffffffu
 #define QPN_OF_TAGS	0u		/* for what is posted to lists of tags */
 
-static struct hca *tsan_hca(void *context)
-{
-	return ((struct hca_context *)context)->hca;
-}
-
 /* Where the element lies; false: nowhere, and the request will fail. */
 static bool sge_locate(struct hca *hca, const struct ibv_sge *sge, struct tsan_access *access)
 {
@@ -47,7 +42,7 @@ struct tsan_post {
 
 static void tsan_post_begin(struct tsan_post *post, void *context, const void *queue) ACQUIRES(post->lock)
 {
-	post->hca = tsan_hca(context);
+	post->hca = ((struct hca_context *)context)->hca;
 	post->queue = queue;
 	post->lock = tsan_post_lock(queue);
 	tsan_find_site(&post->site);

@@ -73,42 +73,29 @@ struct deferred {
 	unsigned times;
 };
 
-static unsigned take_deferred(struct deferred_list *list, struct deferred *deferred, unsigned most)
-{
-	unsigned count = 0;
-
-	while (list->first && count < most) {
-		struct event_queue *queue = list->first;
-
-		list->first = queue->next_deferred;
-		deferred[count++] = (struct deferred){ queue, queue->deferred_times };
-		queue->deferred_times = 0;
-	}
-	return count;
-}
-
-static void raise_deferred(struct deferred *deferred, unsigned count)
-{
-	unsigned i;
-
-	for (i = 0; i < count; i++) {
-		event_raise(deferred[i].queue, deferred[i].times);
-		event_queue_put(deferred[i].queue);
-	}
-}
-
 /* More than there is room for here are taken when the first have been raised. */
 void progress_unlock(struct engine *engine)
 {
 	struct deferred deferred[ENGINE_DEFERRED_MAX];
 	unsigned count;
 	bool more;
+	unsigned i;
 
 	for (;;) {
-		count = take_deferred(&engine->deferred, deferred, ENGINE_DEFERRED_MAX);
+		count = 0;
+		while (engine->deferred.first && count < ENGINE_DEFERRED_MAX) {
+			struct event_queue *queue = engine->deferred.first;
+
+			engine->deferred.first = queue->next_deferred;
+			deferred[count++] = (struct deferred){ queue, queue->deferred_times };
+			queue->deferred_times = 0;
+		}
 		more = engine->deferred.first;
 		lock_release(&engine->progress);
-		raise_deferred(deferred, count);
+		for (i = 0; i < count; i++) {
+			event_raise(deferred[i].queue, deferred[i].times);
+			event_queue_put(deferred[i].queue);
+		}
 		if (!more)
 			break;
 		lock_acquire(&engine->progress);

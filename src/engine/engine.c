@@ -244,22 +244,18 @@ void engine_stop(struct engine *engine)
 	port_drain(engine);
 }
 
-static void close_links(struct engine *engine)
+void engine_close(struct engine *engine)
 {
-	struct link *udp = engine->links[ROUTE_ROCE_V2];
+	struct link *udp;
 
+	local_close(&engine->local);
+	udp = engine->links[ROUTE_ROCE_V2];
 	if (engine->group)
 		port_group_leave(engine->group);
 	if (udp)
 		udp->ops->close(udp);
 	if (engine->loopback)
 		engine->loopback->ops->close(engine->loopback);
-}
-
-void engine_close(struct engine *engine)
-{
-	local_close(&engine->local);
-	close_links(engine);
 	slots_release(engine);
 	if (engine->watch)
 		slot_watch_close(engine->watch);

@@ -16,18 +16,6 @@
 
 #define HELD_MAX	1024u		/* packets that are sent in one round */
 
-static void describe_sender(struct qp *qp, struct inject_packet *what, uint32_t first_psn[2])
-{
-	lock_acquire(&qp->lock);
-	what->qp = qp->ordinal;
-	what->own_qpn = qp->number;
-	what->is_sequenced = !qp_is(qp, QP_DATAGRAM);
-	what->peer_qpn = qp->attr.dest_qp_num;
-	first_psn[false] = qp->attr.sq_psn;
-	first_psn[true] = qp->attr.rq_psn;	/* answers have the PSNs of the peer's requests */
-	lock_release(&qp->lock);
-}
-
 static bool is_checked(const struct engine *engine, const struct link *way)
 {
 	return way == engine->links[ROUTE_ROCE_V2];
@@ -63,7 +51,14 @@ void injection_send(struct engine *engine, struct qp *qp, struct tx_batch *batch
 	uint32_t first_psn[2];
 	unsigned i;
 
-	describe_sender(qp, &sender, first_psn);
+	lock_acquire(&qp->lock);
+	sender.qp = qp->ordinal;
+	sender.own_qpn = qp->number;
+	sender.is_sequenced = !qp_is(qp, QP_DATAGRAM);
+	sender.peer_qpn = qp->attr.dest_qp_num;
+	first_psn[false] = qp->attr.sq_psn;
+	first_psn[true] = qp->attr.rq_psn;	/* answers have the PSNs of the peer's requests */
+	lock_release(&qp->lock);
 	for (i = 0; i < batch->count; i++) {
 		struct inject_packet what;
 		struct datagram datagram;

@@ -134,9 +134,12 @@ enum policy_event policy_busy(const struct policy *policy, const struct policy_v
 	return polling && now->inside ? policy_useless(policy) : EVENT_BUSY;
 }
 
-static void policy_learn(struct policy *policy, enum lesson lesson)
+enum policy_action policy_decide(struct policy *policy, enum policy_event event)
 {
-	switch (lesson) {
+	const struct policy_row *row = &policy_table[policy->state][event];
+
+	assert(row->action != ACTION_IMPOSSIBLE);
+	switch (row->lesson) {
 	case LEARN_NOTHING:
 		break;
 	case LEARN_LESS:
@@ -161,14 +164,6 @@ static void policy_learn(struct policy *policy, enum lesson lesson)
 		policy->look_ns = policy_numbers.look_max_ns;
 		break;
 	}
-}
-
-enum policy_action policy_decide(struct policy *policy, enum policy_event event)
-{
-	const struct policy_row *row = &policy_table[policy->state][event];
-
-	assert(row->action != ACTION_IMPOSSIBLE);
-	policy_learn(policy, row->lesson);
 	policy->state = row->next;
 	return row->action;
 }

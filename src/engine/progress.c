@@ -25,16 +25,6 @@ static bool expects_reply(struct engine *engine, const struct cq *polled) REQUIR
 				   engine->rx.rounds);
 }
 
-static void judge_reply(struct engine *engine) REQUIRES(engine->progress)
-{
-	int score = atomic_load_explicit(&engine->reply.score, memory_order_relaxed);
-
-	if (atomic_load_explicit(&engine->reply.awaited, memory_order_relaxed) &&
-	    atomic_exchange_explicit(&engine->reply.awaited, false, memory_order_relaxed))
-		atomic_store_explicit(&engine->reply.score, policy_reply_missed(score),
-				      memory_order_relaxed);
-}
-
 void progress_replied(struct engine *engine)
 {
 	int score = atomic_load_explicit(&engine->reply.score, memory_order_relaxed);
@@ -48,9 +38,14 @@ static unsigned one_round(struct engine *engine, const struct cq *polled, uint64
 	REQUIRES(engine->progress)
 {
 	unsigned packets;
+	int score;
 
 	engine->rx.rounds++;
-	judge_reply(engine);
+	score = atomic_load_explicit(&engine->reply.score, memory_order_relaxed);
+	if (atomic_load_explicit(&engine->reply.awaited, memory_order_relaxed) &&
+	    atomic_exchange_explicit(&engine->reply.awaited, false, memory_order_relaxed))
+		atomic_store_explicit(&engine->reply.score, policy_reply_missed(score),
+				      memory_order_relaxed);
 	packets = rx_poll(engine, now_ns);
 	if (policy_timers_are_due(engine->rx.rounds, packets))
 		timers_expire(engine, now_ns);

@@ -186,41 +186,43 @@ static enum drop rx_deliver(struct receiver *receiver, const struct arrival *arr
 	return why;
 }
 
-static enum drop rx_take_untraced(struct receiver *receiver, const struct arrival *arrival)
+/* For QP1. The P_Key that came by a fabric is any of its port's: the fabric has looked. */
+static enum drop rx_manage(struct receiver *receiver, const struct arrival *arrival)
 {
 	struct engine *engine = receiver->engine;
 
-	counter_add(engine->counters, COUNTER_RX_PACKETS, 1);
-	counter_add(engine->counters, COUNTER_RX_BYTES, arrival->bytes);
-	if (arrival->why)
-		return drop_count(engine->counters, arrival->why, 1);
-	if (arrival->packet.dest_qpn == QPN_GSI) {
-		/* That of a fabric is any of its port's: the fabric has looked. */
-		if (!arrival->datagram->ib.port && !pkey_matches(arrival->packet.pkey, PKEY_DEFAULT)) {
-			drop_explain(DROP_PKEY, NULL, &arrival->packet, arrival->datagram->source);
-			return drop_count(engine->counters, DROP_PKEY, 1);
-		}
-		call_shield();
-		rx_unlock_qp(receiver);
-		return engine->ops->management(engine->owner, arrival, receiver->now_ns);
+	if (!arrival->datagram->ib.port && !pkey_matches(arrival->packet.pkey, PKEY_DEFAULT)) {
+		drop_explain(DROP_PKEY, NULL, &arrival->packet, arrival->datagram->source);
+		return drop_count(engine->counters, DROP_PKEY, 1);
 	}
-	return rx_deliver(receiver, arrival);
+	call_shield();
+	rx_unlock_qp(receiver);
+	return engine->ops->management(engine->owner, arrival, receiver->now_ns);
 }
 
 static void rx_take(struct receiver *receiver, const struct arrival *arrival)
 {
-	struct rx_traced traced;
+	bool traced = trace_wants(TRACE_PACKETS | TRACE_DROPS);
+	struct engine *engine = receiver->engine;
+	struct rx_traced record;
 	enum drop why;
 
-	if (!trace_wants(TRACE_PACKETS | TRACE_DROPS)) {
-		rx_take_untraced(receiver, arrival);
-		return;
+	if (traced) {
+		rx_trace_begin(&record, engine, arrival);
+		receiver->traced = &record;
 	}
-	rx_trace_begin(&traced, receiver->engine, arrival);
-	receiver->traced = &traced;
-	why = rx_take_untraced(receiver, arrival);
-	receiver->traced = NULL;
-	rx_trace_end(&traced, why);
+	counter_add(engine->counters, COUNTER_RX_PACKETS, 1);
+	counter_add(engine->counters, COUNTER_RX_BYTES, arrival->bytes);
+	if (arrival->why)
+		why = drop_count(engine->counters, arrival->why, 1);
+	else if (arrival->packet.dest_qpn == QPN_GSI)
+		why = rx_manage(receiver, arrival);
+	else
+		why = rx_deliver(receiver, arrival);
+	if (traced) {
+		receiver->traced = NULL;
+		rx_trace_end(&record, why);
+	}
 }
 
 /* ---- faults on purpose ---- */

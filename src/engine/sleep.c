@@ -13,9 +13,11 @@ static bool work_waits(struct engine *engine)
 	       atomic_load(&engine->worker.leaving) == LEAVING;
 }
 
-/* Of two sleepers the one that wakes first counts. */
-static void sleep_publish(struct engine *engine, uint64_t deadline_ns)
+uint64_t sleep_begin(struct engine *engine, uint64_t deadline_ns)
 {
+	uint64_t now_ns;
+
+	/* Of two sleepers the one that wakes first counts. */
 	lock_acquire(&engine->sleep.lock);
 	if (engine->sleep.sleepers++ == 0 || deadline_ns < atomic_load(&engine->sleep.until_ns))
 		atomic_store(&engine->sleep.until_ns, deadline_ns);
@@ -23,13 +25,6 @@ static void sleep_publish(struct engine *engine, uint64_t deadline_ns)
 		ring_sleep(engine->local.channel_link);
 	lock_release(&engine->sleep.lock);
 	atomic_thread_fence(memory_order_seq_cst);
-}
-
-uint64_t sleep_begin(struct engine *engine, uint64_t deadline_ns)
-{
-	uint64_t now_ns;
-
-	sleep_publish(engine, deadline_ns);
 	now_ns = clock_now_ns();
 	if (work_waits(engine) || timers_next(engine) < deadline_ns || deadline_ns <= now_ns)
 		return 0;

@@ -101,15 +101,6 @@ const struct source_ops source_of_port = {
 	.name = "port", .turn = port_turn, .deadline_ns = port_deadline, .abandon = port_abandon,
 };
 
-static void worker_housekeeping(struct engine *engine, uint32_t ready)
-{
-	sources_woken(&engine->source.all, ready);
-	/* The bell was for the thread that waits here, and is not rung again for its sleep. */
-	if ((ready & engine->source.channels.tag) && atomic_load(&engine->wait.active))
-		waiter_ring(&engine->waiter);
-	sources_turn(&engine->source.all, ready, clock_now_ns());
-}
-
 /* Ends when an application thread polls: it does this better. */
 static void worker_linger(struct engine *engine)
 {
@@ -282,56 +273,46 @@ static void worker_pass(struct engine *engine, bool rung)
 		waiter_ring(&engine->waiter);
 }
 
-static void worker_act(struct engine *engine, struct policy *policy, const struct policy_view *view,
-		       uint32_t ready)
+static void worker_turn(struct engine *engine, struct policy *policy)
 {
-	enum policy_action action = worker_decide(engine, policy, policy_woken(policy, view));
+	struct policy_view view;
+	uint32_t ready;
+	bool rung;
+	enum policy_action action;
 
+	ready = worker_sleep(engine, policy, &rung);
+	if (atomic_load(&engine->worker.stopping))
+		return;
+	sources_woken(&engine->source.all, ready);
+	/* The bell was for the thread that waits here, and is not rung again for its sleep. */
+	if ((ready & engine->source.channels.tag) && atomic_load(&engine->wait.active))
+		waiter_ring(&engine->waiter);
+	sources_turn(&engine->source.all, ready, clock_now_ns());
+	view = worker_look(engine, rung);
+	action = worker_decide(engine, policy, policy_woken(policy, &view));
 	if (action == ACTION_DOUBT)
-		action = worker_decide(engine, policy, worker_doubt(engine, policy, view));
+		action = worker_decide(engine, policy, worker_doubt(engine, policy, &view));
 	if (action == ACTION_ASK)
-		action = worker_decide(engine, policy, worker_ask(engine, view));
+		action = worker_decide(engine, policy, worker_ask(engine, &view));
 	switch (action) {
 	case ACTION_PROGRESS:
 		worker_serve(engine, policy, ready);
 		break;
 	case ACTION_STAND_IN:
 		worker_make_progress(engine, ready);
-		worker_pass(engine, view->rung);
+		worker_pass(engine, view.rung);
 		break;
 	case ACTION_ASSIST:
-		if (ready && !view->rung)
+		if (ready && !view.rung)
 			worker_make_progress(engine, ready);
-		worker_pass(engine, view->rung);
+		worker_pass(engine, view.rung);
 		break;
 	case ACTION_PASS:
-		worker_pass(engine, view->rung);
+		worker_pass(engine, view.rung);
 		break;
 	default:
 		break;
 	}
-}
-
-static void worker_turn(struct engine *engine, struct policy *policy)
-{
-	struct policy_view view;
-	uint32_t ready;
-	bool rung;
-
-	ready = worker_sleep(engine, policy, &rung);
-	if (atomic_load(&engine->worker.stopping))
-		return;
-	worker_housekeeping(engine, ready);
-	view = worker_look(engine, rung);
-	worker_act(engine, policy, &view, ready);
-}
-
-/* The process ends: transmit queued packets, and read the sockets once more. */
-static void worker_wind_up(struct engine *engine)
-{
-	tx_run_queued(engine);
-	engine->ops->process_ends(engine->owner);
-	port_drain(engine);
 }
 
 static void worker_main(void *argument)
@@ -344,7 +325,13 @@ static void worker_main(void *argument)
 		worker_try_bind(engine);
 	while (!atomic_load(&engine->worker.stopping)) {
 		if (atomic_load(&engine->worker.leaving) == LEAVING) {
-			worker_wind_up(engine);
+			/*
+			 * The process ends: transmit queued packets, and read the sockets once
+			 * more.
+			 */
+			tx_run_queued(engine);
+			engine->ops->process_ends(engine->owner);
+			port_drain(engine);
 			atomic_store(&engine->worker.leaving, SAYING_GOODBYE);
 		}
 		if (atomic_load(&engine->worker.leaving) == SAYING_GOODBYE &&

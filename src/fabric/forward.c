@@ -236,14 +236,6 @@ void port_count_crossing(struct fabric_port *from, struct fabric_port *to, bool 
 	to->counter[multicast ? COUNTER_MULTICAST_RCV_PKTS : COUNTER_UNICAST_RCV_PKTS] += packets;
 }
 
-/* @packets: 1; or -1: it did not cross after all. */
-static void flight_count(const struct flight *flight, struct fabric_port *from,
-			 struct fabric_port *to, int packets)
-{
-	port_count_crossing(from, to, flight_is_multicast(flight), (uint64_t)packets,
-			    (uint64_t)packets * flight_words(flight));
-}
-
 /* A switch's port that was told to lets no packet of another partition through (10.9.4). */
 static bool pkey_passes(const struct fabric_node *node, unsigned port, bool enforced,
 			const struct flight *flight)
@@ -357,7 +349,7 @@ static bool flight_cross(struct fabric *fabric, struct flight *flight, unsigned 
 	}
 	fabric->statistics.hops++;
 	to = &fabric->node[from->peer].port[from->peer_port];
-	flight_count(flight, from, to, 1);
+	port_count_crossing(from, to, flight_is_multicast(flight), 1, flight_words(flight));
 	if (fabric->ops.packet)
 		flight_show(fabric, flight, out, from);
 	if (flight_is_hit(fabric, flight, to)) {
@@ -407,7 +399,8 @@ static void flight_arrive_data(struct fabric *fabric, const struct flight *fligh
 		/* Its buffers are full, there are no credits: the switch before it discards it. */
 		if (flight->hops && at->peer != FABRIC_NONE) {
 			before = &fabric->node[at->peer].port[at->peer_port];
-			flight_count(flight, before, at, -1);
+			port_count_crossing(before, at, flight_is_multicast(flight), (uint64_t)-1,
+					    -(uint64_t)flight_words(flight));
 		}
 		before->counter[COUNTER_XMIT_DISCARDS]++;
 		before->counter[COUNTER_SW_HOQ_LIFETIME]++;

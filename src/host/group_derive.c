@@ -225,28 +225,22 @@ static uint16_t choose_default(struct port_group *group, struct family *family)
 	return GROUP_HASH;
 }
 
-/* Requests for unknown services go to any member that answered. */
-static void choose_for_requests(const struct family *family, uint16_t rest, struct group_map *map)
-{
-	unsigned index;
-
-	map->size = (uint16_t)family->size;
-	map->rest = rest;
-	for (index = 0; index < family->size && map->silent_count < GROUP_SILENT; index++)
-		if (!family->probe[index].answered)
-			map->silent[map->silent_count++] = (uint16_t)index;
-}
-
 static void derive_build(struct port_group *group, struct family *family) REQUIRES(group->lock)
 {
 	struct group_map map = family->found;
 	uint16_t rest = choose_default(group, family);
 	unsigned slot;
+	unsigned index;
 
 	for (slot = 0; slot < SLOT_COUNT; slot++)
 		if (map.index[slot] == GROUP_HASH)
 			map.index[slot] = rest;
-	choose_for_requests(family, rest, &map);
+	/* Requests for unknown services go to any member that answered. */
+	map.size = (uint16_t)family->size;
+	map.rest = rest;
+	for (index = 0; index < family->size && map.silent_count < GROUP_SILENT; index++)
+		if (!family->probe[index].answered)
+			map.silent[map.silent_count++] = (uint16_t)index;
 	if (memcmp(&map, &family->attached, sizeof(map)))
 		family->backoff_ns = GROUP_BACKOFF_MIN_NS / 2;	/* news: retry_later() doubles it */
 	if (derive_attach(group, family, &map))
@@ -277,21 +271,6 @@ static bool is_overtaken(struct family *family)
 	return true;
 }
 
-static void derive_finish(struct port_group *group, struct family *family, uint64_t now_ns)
-	REQUIRES(group->lock)
-{
-	family->state = IDLE;
-	if (!group_members_list(&group->members)) {
-		conclude_last(group, family);
-		group_watch_choose(&group->watch, &group->members);
-	}
-	if (family->answered)		/* else lo is down: leave all as it is */
-		derive_build(group, family);
-	retry_later(family, now_ns);
-	if (family->again || group_socket_count(family->number) != family->size)
-		group_schedule(family, now_ns + GROUP_BACKOFF_MIN_NS);
-}
-
 /* No member knows of a program, so there may be none: attach one that only steers probes. */
 static void introduce_program(struct port_group *group, struct family *family, uint64_t now_ns)
 {
@@ -317,8 +296,18 @@ void group_turn(struct port_group *group, struct family *family, uint64_t now_ns
 	if (family->state == ASKING && derive_advance(group, family, now_ns))
 		introduce_program(group, family, now_ns);
 	while (family->state == PROBING && derive_advance(group, family, now_ns))
-		if (!is_overtaken(family))
-			derive_finish(group, family, now_ns);
+		if (!is_overtaken(family)) {
+			family->state = IDLE;
+			if (!group_members_list(&group->members)) {
+				conclude_last(group, family);
+				group_watch_choose(&group->watch, &group->members);
+			}
+			if (family->answered)		/* else lo is down: leave all as it is */
+				derive_build(group, family);
+			retry_later(family, now_ns);
+			if (family->again || group_socket_count(family->number) != family->size)
+				group_schedule(family, now_ns + GROUP_BACKOFF_MIN_NS);
+		}
 	if (family->state == IDLE && family->late_ns <= now_ns) {
 		family->late_ns = TIME_NEVER;
 		derive_build(group, family);

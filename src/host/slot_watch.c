@@ -107,13 +107,6 @@ int slot_watch_listen(struct slot_watch *watch, uint32_t slot)
 	return err;
 }
 
-/* No room for more: watchers wait in the backlog, where their watch works as well. */
-static void stop_accepting(struct slot_watch *watch, unsigned own) REQUIRES(watch->lock)
-{
-	epoll_ctl(watch->epoll_fd, EPOLL_CTL_DEL, watch->own[own].fd, NULL);
-	watch->own[own].listening = false;
-}
-
 static bool is_stranger(uid_t uid)
 {
 	return uid && uid != geteuid();
@@ -136,27 +129,12 @@ static bool has_room_for(const struct slot_watch *watch, uid_t uid) REQUIRES(wat
 	       of_strangers < OF_STRANGERS_MAX && of_strangers < limit.rlim_cur / STRANGERS_SHARE;
 }
 
-static void take_watcher(struct slot_watch *watch, int fd) REQUIRES(watch->lock)
-{
-	struct ucred who = { .uid = (uid_t)-1 };
-	socklen_t bytes = sizeof(who);
-
-	getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes);
-	if (!has_room_for(watch, who.uid)) {
-		send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-		close(fd);
-	} else if (slot_watch_wait_for(watch, KIND_WATCHER, fd, (uint32_t)fd)) {
-		close(fd);
-	} else {
-		watch->watcher[watch->watcher_count].fd = fd;
-		watch->watcher[watch->watcher_count++].uid = who.uid;
-	}
-}
-
 /* A bounded number per turn, so that a flood does not starve others. */
 static void slot_accept_watchers(struct slot_watch *watch, unsigned own) REQUIRES(watch->lock)
 {
 	unsigned n;
+	struct ucred who;
+	socklen_t bytes;
 
 	for (n = 0; n < ACCEPTS_MAX; n++) {
 		int fd = watch->watcher_count == SLOT_COUNT || fail_now(FAIL_SOCKET) ? -1 :
@@ -166,10 +144,26 @@ static void slot_accept_watchers(struct slot_watch *watch, unsigned own) REQUIRE
 		    watch->watcher_count < SLOT_COUNT)
 			return;
 		if (fd < 0) {
-			stop_accepting(watch, own);
+			/*
+			 * No room for more: watchers wait in the backlog, where their watch
+			 * works as well.
+			 */
+			epoll_ctl(watch->epoll_fd, EPOLL_CTL_DEL, watch->own[own].fd, NULL);
+			watch->own[own].listening = false;
 			return;
 		}
-		take_watcher(watch, fd);
+		who = (struct ucred){ .uid = (uid_t)-1 };
+		bytes = sizeof(who);
+		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes);
+		if (!has_room_for(watch, who.uid)) {
+			send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+			close(fd);
+		} else if (slot_watch_wait_for(watch, KIND_WATCHER, fd, (uint32_t)fd)) {
+			close(fd);
+		} else {
+			watch->watcher[watch->watcher_count].fd = fd;
+			watch->watcher[watch->watcher_count++].uid = who.uid;
+		}
 	}
 }
 

@@ -396,13 +396,6 @@ static int check_rule(struct parser *parser, const char *text)
 	return 0;
 }
 
-static void begin_rule(struct inject_rule *rule)
-{
-	memset(rule, 0, sizeof(*rule));
-	rule->blackhole = rule->rnr = rule->kill = INJECT_UNSET;
-	rule->direction = INJECT_IN;
-}
-
 /* One rule of @length bytes, without white space around it. */
 static int parse_rule(struct parser *parser, const char *text, size_t length)
 {
@@ -415,7 +408,9 @@ static int parse_rule(struct parser *parser, const char *text, size_t length)
 	if (injector->count == INJECT_RULES_MAX)
 		return refuse_rule(parser, "", "more than %u rules", INJECT_RULES_MAX);
 	parser->rule = &injector->rule[injector->count];
-	begin_rule(parser->rule);
+	memset(parser->rule, 0, sizeof(*parser->rule));
+	parser->rule->blackhole = parser->rule->rnr = parser->rule->kill = INJECT_UNSET;
+	parser->rule->direction = INJECT_IN;
 	parser->rule->start = (size_t)(text - injector->text);
 	parser->rule->length = length;
 	while (done <= length) {

@@ -406,43 +406,31 @@ static unsigned client_watch(const struct inspected *list, unsigned count, struc
 	return pending;
 }
 
-static void client_prove(struct inspected *list, unsigned count, uint64_t until_ns, struct pollfd *watched,
-			 char *text)
-{
-	uint64_t now_ns;
-	unsigned i;
-
-	while (client_watch(list, count, watched)) {
-		now_ns = clock_now_ns();
-		if (now_ns >= until_ns ||
-		    poll(watched, count, (int)((until_ns - now_ns) / NS_PER_MS) + 1) < 0)
-			break;
-		for (i = 0; i < count; i++)
-			if (watched[i].revents)
-				client_step(&list[i], text);
-	}
-}
-
 void inspect_prove_all(struct inspected *list, unsigned count, unsigned wait_ms)
 {
 	struct pollfd *watched = calloc(count + 1, sizeof(*watched));
 	char *text = malloc(INSPECT_ANSWER_MAX);
 	unsigned i;
+	uint64_t until_ns;
+	uint64_t now_ns;
 
-	if (watched && text)
-		client_prove(list, count, clock_now_ns() + wait_ms * NS_PER_MS, watched, text);
+	if (watched && text) {
+		until_ns = clock_now_ns() + wait_ms * NS_PER_MS;
+		while (client_watch(list, count, watched)) {
+			now_ns = clock_now_ns();
+			if (now_ns >= until_ns ||
+			    poll(watched, count, (int)((until_ns - now_ns) / NS_PER_MS) + 1) < 0)
+				break;
+			for (i = 0; i < count; i++)
+				if (watched[i].revents)
+					client_step(&list[i], text);
+		}
+	}
 	for (i = 0; i < count; i++)
 		if (client_is_pending(&list[i]))
 			client_fail_late(&list[i]);
 	free(watched);
 	free(text);
-}
-
-/* Pieces but the last are nearly full: one who sends small ones for ever comes to an end. */
-static void client_tire(uint64_t *patience_ns, size_t bytes)
-{
-	if (bytes < INSPECT_ANSWER_MAX / 2)
-		*patience_ns -= *patience_ns < SMALL_PIECE_NS ? *patience_ns : SMALL_PIECE_NS;
 }
 
 static int client_ask_piece(struct inspected *process, const char *command, const int *fds, unsigned fd_count,
@@ -465,7 +453,12 @@ static int client_ask_piece(struct inspected *process, const char *command, cons
 		return client_fail(process, err, "process %d (%s): %.160s", (int)process->pid, process->program,
 				   *text ? text : strerror(err));
 	}
-	client_tire(patience_ns, head.bytes);
+	/*
+	 * Pieces but the last are nearly full: one who sends small ones for ever comes to an
+	 * end.
+	 */
+	if (head.bytes < INSPECT_ANSWER_MAX / 2)
+		*patience_ns -= *patience_ns < SMALL_PIECE_NS ? *patience_ns : SMALL_PIECE_NS;
 	*cursor = head.cursor;
 	*bytes = head.bytes;
 	return 0;

@@ -131,16 +131,6 @@ struct slot_control {
 	_Alignas(struct cmsghdr) uint8_t bytes[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
 };
 
-static void find_auxdata(struct msghdr *header, struct tpacket_auxdata *aux)
-{
-	struct cmsghdr *message;
-
-	memset(aux, 0, sizeof(*aux));
-	for (message = CMSG_FIRSTHDR(header); message; message = CMSG_NXTHDR(header, message))
-		if (message->cmsg_level == SOL_PACKET && message->cmsg_type == PACKET_AUXDATA)
-			memcpy(aux, CMSG_DATA(message), sizeof(*aux));
-}
-
 /* The tag back to its place behind the addresses. */
 static void insert_tag(struct packet_socket_frame *frame, const struct tpacket_auxdata *aux)
 {
@@ -157,8 +147,12 @@ static void complete_frame(struct packet_socket_frame *frame, struct msghdr *hea
 {
 	const struct sockaddr_ll *from = header->msg_name;
 	struct tpacket_auxdata aux;
+	struct cmsghdr *message;
 
-	find_auxdata(header, &aux);
+	memset(&aux, 0, sizeof(aux));
+	for (message = CMSG_FIRSTHDR(header); message; message = CMSG_NXTHDR(header, message))
+		if (message->cmsg_level == SOL_PACKET && message->cmsg_type == PACKET_AUXDATA)
+			memcpy(&aux, CMSG_DATA(message), sizeof(aux));
 	frame->bytes = bytes;
 	frame->outgoing = from->sll_pkttype == PACKET_OUTGOING;
 	frame->checked = aux.tp_status & (TP_STATUS_CSUM_VALID | TP_STATUS_CSUMNOTREADY);

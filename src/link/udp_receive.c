@@ -118,31 +118,26 @@ static void take_ipv6(struct datagram *datagram, const struct cmsghdr *control)
 	}
 }
 
-static void udp_receive_take_control(struct datagram *datagram, const struct cmsghdr *control)
-{
-	int segment_bytes;
-
-	if (control->cmsg_level == IPPROTO_IP) {
-		take_ipv4(datagram, control);
-	} else if (control->cmsg_level == IPPROTO_IPV6) {
-		take_ipv6(datagram, control);
-	} else if (control->cmsg_level == IPPROTO_UDP && control->cmsg_type == UDP_GRO) {
-		memcpy(&segment_bytes, CMSG_DATA(control), sizeof(segment_bytes));
-		if (segment_bytes > 0 && (size_t)segment_bytes < datagram->bytes)
-			datagram->segment_bytes = (size_t)segment_bytes;
-	}
-}
-
 static void udp_take_datagram(struct datagram *datagram, struct mmsghdr *message)
 {
 	struct msghdr *header = &message->msg_hdr;
 	struct cmsghdr *control;
+	int segment_bytes;
 
 	*datagram = (struct datagram){ .data = header->msg_iov->iov_base,
 				       .bytes = message->msg_len };
 	take_source(datagram, header->msg_name);
-	for (control = CMSG_FIRSTHDR(header); control; control = CMSG_NXTHDR(header, control))
-		udp_receive_take_control(datagram, control);
+	for (control = CMSG_FIRSTHDR(header); control; control = CMSG_NXTHDR(header, control)) {
+		if (control->cmsg_level == IPPROTO_IP) {
+			take_ipv4(datagram, control);
+		} else if (control->cmsg_level == IPPROTO_IPV6) {
+			take_ipv6(datagram, control);
+		} else if (control->cmsg_level == IPPROTO_UDP && control->cmsg_type == UDP_GRO) {
+			memcpy(&segment_bytes, CMSG_DATA(control), sizeof(segment_bytes));
+			if (segment_bytes > 0 && (size_t)segment_bytes < datagram->bytes)
+				datagram->segment_bytes = (size_t)segment_bytes;
+		}
+	}
 	/* Ready for the next time. */
 	header->msg_namelen = sizeof(struct sockaddr_in6);
 	header->msg_controllen = sizeof(((struct udp_slot *)0)->control.bytes);

@@ -60,8 +60,10 @@ static void tick(void *context, uint64_t now_ns)
 	owner->ticks++;
 }
 
-static const struct mad_ops ops = { received, unreachable, tick, ignore_qp_failed, ignore_peer_gone,
-	ignore_interface_changed };
+static const struct mad_ops ops = {
+	.received = received, .unreachable = unreachable, .tick = tick, .qp_failed = ignore_qp_failed,
+	.peer_gone = ignore_peer_gone, .interface_changed = ignore_interface_changed,
+};
 
 static int setup(void **state)
 {

@@ -17,36 +17,13 @@
 
 /* ---- ports ---- */
 
-/* Copy of a port: GID indices of the open port, else those it would get. */
-static void find_snapshot(struct net *net, const struct named_netdev *named, struct port *port)
-{
-	struct list *node;
-
-	port_init(port, net->config, named);
-	lock_acquire(&net->lock);
-	list_for_each(node, &net->ports) {
-		const struct port *open = list_entry(node, struct port, node);
-
-		if (!open->gone && !strcmp(open->name, port->name))
-			memcpy(port->gid, open->gid, sizeof(port->gid));
-	}
-	lock_release(&net->lock);
-	gid_table_update(port);
-}
-
-/* As a datagram has it. */
-static uint8_t link_of(const struct gid_entry *entry)
-{
-	return entry->type == PORT_GID_ROCE_V1 ? ROUTE_ROCE_V1 : 0;
-}
-
 static void find_fill(const struct port *port, uint32_t index, struct net_gid *found)
 {
 	*found = (struct net_gid){ .interface_index = port->interface_index, .guid = port->guid,
 				    .port = port->number, .gid_index = index,
 				    .gid = port->gid[index].gid,
 				    .active_mtu = port_active_mtu(port), .pkey = port->pkey[0],
-				    .link = link_of(&port->gid[index]) };
+				    .link = gid_entry_link(&port->gid[index]) };
 	memcpy(found->device, port->name, sizeof(found->device));
 	memcpy(found->interface, port->netdev.name, sizeof(found->interface));
 	memcpy(found->address, port->gid[index].address, 16);
@@ -66,7 +43,7 @@ static unsigned find_fit(const struct port *port, const struct gid_entry *entry,
 
 	if (!entry->valid || (!same && !is_like(port, entry->gid.raw, address)))
 		return 0;
-	return (same ? 3u : 1u) + (link_of(entry) == link);
+	return (same ? 3u : 1u) + (gid_entry_link(entry) == link);
 }
 
 static bool find_in(const struct port *port, uint8_t link, const uint8_t address[16], struct net_gid *found)
@@ -98,6 +75,7 @@ int net_find_gid_of(struct net *net, uint8_t link, const uint8_t address[16], ui
 	struct port *port;
 	int i, count, err;
 	bool has = false;
+	struct list *node;
 
 	if (net->maker.find && (!link || link == ROUTE_IB)) {
 		err = net->maker.find(net->maker.owner, address, found);
@@ -111,7 +89,17 @@ int net_find_gid_of(struct net *net, uint8_t link, const uint8_t address[16], ui
 	for (i = 0; port && !has && i < count; i++) {
 		if (interface && ip_addr_is_link_local_ipv6(address) && named[i].netdev.index != interface)
 			continue;
-		find_snapshot(net, &named[i], port);
+		/* Copy of a port: GID indices of the open port, else those it would get. */
+		port_init(port, net->config, &named[i]);
+		lock_acquire(&net->lock);
+		list_for_each(node, &net->ports) {
+			const struct port *open = list_entry(node, struct port, node);
+
+			if (!open->gone && !strcmp(open->name, port->name))
+				memcpy(port->gid, open->gid, sizeof(port->gid));
+		}
+		lock_release(&net->lock);
+		gid_table_update(port);
 		has = find_in(port, link, address, found);
 	}
 	free(named);

@@ -87,13 +87,6 @@ static int take_matching(struct naming *naming, const char *pattern, const char 
 	return 0;
 }
 
-static void leave_out(struct naming *naming, const char *pattern)
-{
-	for (int i = 0; i < naming->count; i++)
-		if (!fnmatch(pattern, naming->list[i].name, 0))
-			naming->taken[i] = true;
-}
-
 /* One entry. A pattern that no interface matches now is no error: it may come later. */
 static int apply_entry(struct naming *naming, char *entry)
 {
@@ -115,7 +108,9 @@ static int apply_entry(struct naming *naming, char *entry)
 	}
 	if (!is_none)
 		return take_matching(naming, pattern, name);
-	leave_out(naming, pattern);
+	for (int i = 0; i < naming->count; i++)
+		if (!fnmatch(pattern, naming->list[i].name, 0))
+			naming->taken[i] = true;
 	return 0;
 }
 

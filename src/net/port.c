@@ -45,14 +45,6 @@ int port_lacks_v1(const struct config *config, const struct netdev *netdev)
 	return can_v1(config, netdev) ? may_open_packet_sockets() : 0;
 }
 
-static void choose_gid_types(struct port *port)
-{
-	if (can_v1(port->config, &port->netdev) && !may_open_packet_sockets())
-		port->gid_type[port->gid_types++] = PORT_GID_ROCE_V1;
-	if (!port->gid_types || config_has_roce_v2(port->config))
-		port->gid_type[port->gid_types++] = PORT_GID_ROCE_V2;
-}
-
 void port_init(struct port *port, const struct config *config, const struct named_netdev *named)
 {
 	memset(port, 0, sizeof(*port));
@@ -66,7 +58,10 @@ void port_init(struct port *port, const struct config *config, const struct name
 	port->gids = GID_TABLE_SIZE;
 	port->pkeys = 1;		/* RoCE has the default partition alone */
 	port->pkey[0] = PKEY_DEFAULT;
-	choose_gid_types(port);
+	if (can_v1(port->config, &port->netdev) && !may_open_packet_sockets())
+		port->gid_type[port->gid_types++] = PORT_GID_ROCE_V1;
+	if (!port->gid_types || config_has_roce_v2(port->config))
+		port->gid_type[port->gid_types++] = PORT_GID_ROCE_V2;
 	gid_table_update(port);
 }
 

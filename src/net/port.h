@@ -125,6 +125,12 @@ struct port_maker {
 /* IBV_GID_TYPE_IB, _ROCE_V1, _ROCE_V2. */
 enum port_gid_type { PORT_GID_IB, PORT_GID_ROCE_V1, PORT_GID_ROCE_V2 };
 
+/* The link of its packets, as a datagram has it. */
+static inline uint8_t gid_entry_link(const struct gid_entry *entry)
+{
+	return entry->type == PORT_GID_ROCE_V1 ? ROUTE_ROCE_V1 : 0;
+}
+
 /* Of network interfaces. */
 extern const struct port_ops netdev_port_ops;
 int netdev_resolve(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,

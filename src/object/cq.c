@@ -232,30 +232,21 @@ static int take_next(struct cq *cq, struct completion *completion) REQUIRES(cq->
 	return 1;
 }
 
-/*
- * The one thread that consumes needs no lock to do so: producers, who have it, publish by the head,
- * and what else moves the tail (resizing, cleaning) is done by that thread, too.
- */
-static int take_some_alone(struct cq *cq, int count, struct ibv_wc *wc)
-{
-	lock_alias(&cq->lock);
-	return take_some(cq, count, wc);
-}
-
-static int take_next_alone(struct cq *cq, struct completion *completion)
-{
-	lock_alias(&cq->lock);
-	return take_next(cq, completion);
-}
-
 int cq_take(struct cq *cq, int count, struct ibv_wc *wc)
 {
 	int taken;
 
 	if (cq_is_empty(cq))
 		return 0;
-	if (cq->single_threaded)
-		return take_some_alone(cq, count, wc);
+	if (cq->single_threaded) {
+		/*
+		 * The one thread that consumes needs no lock to do so: producers, who have it,
+		 * publish by the head, and what else moves the tail (resizing, cleaning) is done
+		 * by that thread, too.
+		 */
+		lock_alias(&cq->lock);
+		return take_some(cq, count, wc);
+	}
 	lock_acquire(&cq->lock);
 	taken = take_some(cq, count, wc);
 	lock_release_plain(&cq->lock);
@@ -268,8 +259,10 @@ int cq_take_one(struct cq *cq, struct completion *completion)
 
 	if (cq_is_empty(cq))
 		return 0;
-	if (cq->single_threaded)
-		return take_next_alone(cq, completion);
+	if (cq->single_threaded) {
+		lock_alias(&cq->lock);
+		return take_next(cq, completion);
+	}
 	lock_acquire(&cq->lock);
 	taken = take_next(cq, completion);
 	lock_release_plain(&cq->lock);

@@ -210,13 +210,6 @@ static void mr_enter(struct mr_table *table, uint32_t index, struct mr *mr) REQU
 	table->region_bytes += entry_bytes(&table->entry[index]);
 }
 
-static void mr_leave(struct mr_table *table, uint32_t index) REQUIRES(table->lock)
-{
-	table->mr[index] = NULL;
-	table->regions--;
-	table->region_bytes -= entry_bytes(&table->entry[index]);
-}
-
 static bool mr_range_wraps(uint64_t start, uint64_t length)
 {
 	return length && start + (length - 1) < start;
@@ -344,7 +337,9 @@ int mr_deregister(struct mr_table *table, struct mr *mr)
 	forget_block(table, index);
 
 	lock_acquire(&table->lock);
-	mr_leave(table, index);
+	table->mr[index] = NULL;
+	table->regions--;
+	table->region_bytes -= entry_bytes(&table->entry[index]);
 	mr_entry_give(table, index);
 	lock_release(&table->lock);
 	atomic_fetch_sub(&to_pd(mr->ibv.pd)->users, 1);
@@ -402,16 +397,6 @@ static struct region rereg_target(const struct mr_entry *entry, int flags, const
 	return new;
 }
 
-static void region_replace(struct mr_entry *entry, const struct region *new)
-{
-	entry->access = new->access;
-	entry->pd = new->pd;
-	entry->start = new->start;
-	entry->length = new->length;
-	entry->host = new->host;
-	mr_entry_publish(entry, entry->last_key);
-}
-
 int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *pd,
 		  void *address, size_t length, unsigned access)
 {
@@ -446,7 +431,12 @@ int mr_reregister(struct mr_table *table, struct mr *mr, int flags, struct pd *p
 			forget_block(table, mr_index_of(mr->ibv.lkey));
 		lock_acquire(&table->lock);
 		table->region_bytes += new.length - entry->length;
-		region_replace(entry, &new);
+		entry->access = new.access;
+		entry->pd = new.pd;
+		entry->start = new.start;
+		entry->length = new.length;
+		entry->host = new.host;
+		mr_entry_publish(entry, entry->last_key);
 		lock_release(&table->lock);
 	} else {
 		explain_of(OF(MR, mr->ibv.lkey),

@@ -150,20 +150,6 @@ static struct mr_entry *window_of(struct mr_table *table, const struct mw *mw)
 	return entry->kind == MR_WINDOW_1 || entry->kind == MR_WINDOW_2 ? entry : NULL;
 }
 
-static void mw_set_binding(struct mr_entry *window, struct mr_entry *region, uint32_t qpn,
-			   const struct ibv_mw_bind_info *info)
-{
-	bool zero_based = info->mw_access_flags & IBV_ACCESS_ZERO_BASED;
-
-	window->access = info->mw_access_flags & ~(unsigned)IBV_ACCESS_LOCAL_WRITE;
-	window->start = zero_based ? 0 : info->addr;
-	window->length = info->length;
-	window->host = region->host + (info->addr - region->start);
-	window->qpn = window->kind == MR_WINDOW_2 ? qpn : 0;
-	window->parent = mr_index_of(mr_key_of(region));
-	atomic_fetch_add_explicit(&region->windows, 1, memory_order_relaxed);
-}
-
 static struct mw_refusal mw_try_bind(struct mr_table *table, const struct mr_accessor *accessor,
 				  struct mr_entry *window, uint32_t new_rkey,
 				  const struct ibv_mw_bind_info *info) REQUIRES(table->lock)
@@ -171,6 +157,8 @@ static struct mw_refusal mw_try_bind(struct mr_table *table, const struct mr_acc
 	struct mr_entry *region = NULL;
 	struct mw_refusal refusal;
 	uint32_t window_key;
+	uint32_t qpn;
+	bool zero_based;
 
 	if (!window)
 		return REFUSED(MR_KEY, "the window was deallocated");
@@ -187,8 +175,17 @@ static struct mw_refusal mw_try_bind(struct mr_table *table, const struct mr_acc
 	mr_entry_kill(window);
 	mr_entry_drain(window);
 	mw_unbind(table, window);
-	if (region)
-		mw_set_binding(window, region, accessor->qpn, info);
+	if (region) {
+		qpn = accessor->qpn;
+		zero_based = info->mw_access_flags & IBV_ACCESS_ZERO_BASED;
+		window->access = info->mw_access_flags & ~(unsigned)IBV_ACCESS_LOCAL_WRITE;
+		window->start = zero_based ? 0 : info->addr;
+		window->length = info->length;
+		window->host = region->host + (info->addr - region->start);
+		window->qpn = window->kind == MR_WINDOW_2 ? qpn : 0;
+		window->parent = mr_index_of(mr_key_of(region));
+		atomic_fetch_add_explicit(&region->windows, 1, memory_order_relaxed);
+	}
 	mr_entry_publish(window, mw_rkey(window_key, new_rkey));
 	return ALLOWED;
 }

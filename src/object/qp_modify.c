@@ -221,52 +221,6 @@ int qp_modify_check(const struct qp *qp, const struct ibv_qp_attr *attr, int mas
 	return err ? err : check_values(qp, attr, mask);
 }
 
-/* As at creation (IBTA 10.3.1.1); a UD QP keeps the MTU of its port. */
-static void qp_modify_forget(struct qp *qp) REQUIRES(qp->lock)
-{
-	memset(&qp->attr, 0, sizeof(qp->attr));
-	qp->attr.cap = qp->cap;
-	memset(&qp->route, 0, sizeof(qp->route));
-	if (!qp_is(qp, QP_DATAGRAM) && !qp_is(qp, QP_RAW))
-		qp->mtu = 0;
-}
-
-static void qp_take_path(struct qp *qp, const struct ibv_qp_attr *attr, int mask) REQUIRES(qp->lock)
-{
-	if (mask & IBV_QP_PORT)
-		qp->attr.port_num = attr->port_num;
-	if (mask & IBV_QP_PKEY_INDEX)
-		qp->attr.pkey_index = attr->pkey_index;
-	if (mask & IBV_QP_AV)
-		qp->attr.ah_attr = attr->ah_attr;
-	if (mask & IBV_QP_DEST_QPN)
-		qp->attr.dest_qp_num = attr->dest_qp_num;
-	if (mask & IBV_QP_PATH_MTU) {
-		qp->attr.path_mtu = attr->path_mtu;
-		qp->mtu = 128u << attr->path_mtu;
-	}
-	if (mask & IBV_QP_ALT_PATH) {
-		qp->attr.alt_ah_attr = attr->alt_ah_attr;
-		qp->attr.alt_pkey_index = attr->alt_pkey_index;
-		qp->attr.alt_port_num = attr->alt_port_num;
-		qp->attr.alt_timeout = attr->alt_timeout;
-	}
-	if (mask & IBV_QP_PATH_MIG_STATE)
-		qp->attr.path_mig_state = attr->path_mig_state;
-}
-
-static void take_rights(struct qp *qp, const struct ibv_qp_attr *attr, int mask) REQUIRES(qp->lock)
-{
-	if (mask & IBV_QP_ACCESS_FLAGS)
-		qp->attr.qp_access_flags = attr->qp_access_flags;
-	if (mask & IBV_QP_QKEY)
-		qp->attr.qkey = attr->qkey;
-	if (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY)
-		qp->attr.en_sqd_async_notify = attr->en_sqd_async_notify;
-	if (mask & IBV_QP_RATE_LIMIT)
-		qp->attr.rate_limit = attr->rate_limit;
-}
-
 static void take_reliability(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 	REQUIRES(qp->lock)
 {
@@ -290,12 +244,44 @@ static void take_reliability(struct qp *qp, const struct ibv_qp_attr *attr, int 
 
 void qp_modify_apply(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
-	if (mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET)
-		qp_modify_forget(qp);
+	if (mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET) {
+		/* As at creation (IBTA 10.3.1.1); a UD QP keeps the MTU of its port. */
+		memset(&qp->attr, 0, sizeof(qp->attr));
+		qp->attr.cap = qp->cap;
+		memset(&qp->route, 0, sizeof(qp->route));
+		if (!qp_is(qp, QP_DATAGRAM) && !qp_is(qp, QP_RAW))
+			qp->mtu = 0;
+	}
 	if (mask & IBV_QP_STATE)
 		atomic_store_explicit(&qp->was_reset, attr->qp_state == IBV_QPS_RESET, memory_order_release);
-	qp_take_path(qp, attr, mask);
-	take_rights(qp, attr, mask);
+	if (mask & IBV_QP_PORT)
+		qp->attr.port_num = attr->port_num;
+	if (mask & IBV_QP_PKEY_INDEX)
+		qp->attr.pkey_index = attr->pkey_index;
+	if (mask & IBV_QP_AV)
+		qp->attr.ah_attr = attr->ah_attr;
+	if (mask & IBV_QP_DEST_QPN)
+		qp->attr.dest_qp_num = attr->dest_qp_num;
+	if (mask & IBV_QP_PATH_MTU) {
+		qp->attr.path_mtu = attr->path_mtu;
+		qp->mtu = 128u << attr->path_mtu;
+	}
+	if (mask & IBV_QP_ALT_PATH) {
+		qp->attr.alt_ah_attr = attr->alt_ah_attr;
+		qp->attr.alt_pkey_index = attr->alt_pkey_index;
+		qp->attr.alt_port_num = attr->alt_port_num;
+		qp->attr.alt_timeout = attr->alt_timeout;
+	}
+	if (mask & IBV_QP_PATH_MIG_STATE)
+		qp->attr.path_mig_state = attr->path_mig_state;
+	if (mask & IBV_QP_ACCESS_FLAGS)
+		qp->attr.qp_access_flags = attr->qp_access_flags;
+	if (mask & IBV_QP_QKEY)
+		qp->attr.qkey = attr->qkey;
+	if (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY)
+		qp->attr.en_sqd_async_notify = attr->en_sqd_async_notify;
+	if (mask & IBV_QP_RATE_LIMIT)
+		qp->attr.rate_limit = attr->rate_limit;
 	take_reliability(qp, attr, mask);
 	qp->access->dest_qpn = qp->attr.dest_qp_num;
 	atomic_store_explicit(&qp->access->access, qp->attr.qp_access_flags, memory_order_release);

@@ -279,9 +279,19 @@ static int fill_bind(const struct qp *qp, const struct ibv_send_wr *wr, struct s
 	return 0;
 }
 
-static void fill_target(const struct ibv_send_wr *wr, const struct wr_row *row,
-			struct send_wqe *wqe)
+static int qp_post_fill(const struct qp *qp, const struct ibv_send_wr *wr, struct send_wqe *wqe)
+	REQUIRES(qp->lock)
 {
+	const struct wr_row *row = wr_row_of_post(wr->opcode);
+	int err;
+
+	memset(wqe, 0, sizeof(*wqe));
+	wqe->wr_id = wr->wr_id;
+	wqe->opcode = wr->opcode;
+	wqe->flags = wr->send_flags | (qp->signal_all ? IBV_SEND_SIGNALED : 0);
+	err = check_opcode(qp, wr, row, wqe);
+	if (err || wqe->opcode == WR_FAULTY)
+		return err;
 	if (row->is & WR_HAS_TARGET) {
 		wqe->remote_address = wr->wr.rdma.remote_addr;
 		wqe->rkey = wr->wr.rdma.rkey;
@@ -296,22 +306,6 @@ static void fill_target(const struct ibv_send_wr *wr, const struct wr_row *row,
 		wqe->imm = ntohl(wr->imm_data);
 	if (row->is & WR_HAS_INV)
 		wqe->imm = wr->invalidate_rkey;
-}
-
-static int qp_post_fill(const struct qp *qp, const struct ibv_send_wr *wr, struct send_wqe *wqe)
-	REQUIRES(qp->lock)
-{
-	const struct wr_row *row = wr_row_of_post(wr->opcode);
-	int err;
-
-	memset(wqe, 0, sizeof(*wqe));
-	wqe->wr_id = wr->wr_id;
-	wqe->opcode = wr->opcode;
-	wqe->flags = wr->send_flags | (qp->signal_all ? IBV_SEND_SIGNALED : 0);
-	err = check_opcode(qp, wr, row, wqe);
-	if (err || wqe->opcode == WR_FAULTY)
-		return err;
-	fill_target(wr, row, wqe);
 	if (row->is & WR_BINDS)
 		err = fill_bind(qp, wr, wqe);
 	if (row->is & WR_HAS_RANGE)
@@ -437,27 +431,26 @@ int qp_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad
 	return err;
 }
 
-/* Withdraw the requests from @head on. Nothing has seen them: the lock was never dropped. */
-static void rewind_to(struct send_queue *queue, uint32_t head)
-{
-	while (queue->head != head) {
-		struct send_wqe *wqe = send_queue_at(queue, --queue->head);
-
-		if (wqe->mw)
-			wqe->mw->ibv.rkey = wqe->imm;
-		if (wqe->ah)
-			ah_put(wqe->ah);
-	}
-}
-
 int qp_post_send_all(struct qp *qp, struct ibv_send_wr *wr)
 {
 	uint32_t head = qp->sq.head;
 	struct ibv_send_wr *bad;
 	int err = qp_post_send(qp, wr, &bad);
 
-	if (err)
-		rewind_to(&qp->sq, head);
+	if (err) {
+		/*
+		 * Withdraw the requests from @head on. Nothing has seen them: the lock was never
+		 * dropped.
+		 */
+		while (qp->sq.head != head) {
+			struct send_wqe *wqe = send_queue_at(&qp->sq, --qp->sq.head);
+
+			if (wqe->mw)
+				wqe->mw->ibv.rkey = wqe->imm;
+			if (wqe->ah)
+				ah_put(wqe->ah);
+		}
+	}
 	return err;
 }
 

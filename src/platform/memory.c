@@ -141,13 +141,6 @@ int memory_null(size_t bytes, void **zeros, void **sink)
 	return 0;
 }
 
-static int memory_seal(int fd)
-{
-	int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
-
-	return fail_now(FAIL_SEAL) || fcntl(fd, F_ADD_SEALS, seals) ? errno : 0;
-}
-
 static int memory_map(int fd, size_t bytes, int protection, void *at, void **memory)
 {
 	void *mapped = fail_now(FAIL_MMAP) ? MAP_FAILED :
@@ -166,6 +159,7 @@ static int memory_map(int fd, size_t bytes, int protection, void *at, void **mem
 int memory_shared(const char *name, size_t bytes, void *memory, int *fd)
 {
 	int err, made;
+	int seals;
 
 	if (is_too_large(bytes))
 		return EFBIG;
@@ -177,7 +171,8 @@ int memory_shared(const char *name, size_t bytes, void *memory, int *fd)
 		err = memory_map(made, bytes, PROT_READ | PROT_WRITE, memory, &memory);
 	if (err)
 		goto close_fd;
-	err = memory_seal(made);
+	seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+	err = fail_now(FAIL_SEAL) || fcntl(made, F_ADD_SEALS, seals) ? errno : 0;
 	if (err)
 		goto blank;
 	*fd = made;

@@ -51,12 +51,17 @@ void netlink_abandon(struct netlink *netlink)
 		close(mnl_socket_get_fd(netlink->socket));
 }
 
-static int netlink_receive(struct mnl_socket *socket, unsigned sequence, mnl_cb_t take,
-			   void *context)
+static int netlink_converse(struct mnl_socket *socket, struct nlmsghdr *question, unsigned sequence,
+			    mnl_cb_t take, void *context)
 {
 	char buffer[BUFFER_BYTES];
-	int more = MNL_CB_OK;
+	int more;
 
+	question->nlmsg_seq = sequence;
+	if (fail_now(FAIL_NETLINK_SEND) ||
+	    mnl_socket_sendto(socket, question, question->nlmsg_len) < 0)
+		return errno;
+	more = MNL_CB_OK;
 	while (more > MNL_CB_STOP) {
 		ssize_t got = fail_now(FAIL_NETLINK_RECEIVE) ? -1 :
 			      mnl_socket_recvfrom(socket, buffer, sizeof(buffer));
@@ -71,16 +76,6 @@ static int netlink_receive(struct mnl_socket *socket, unsigned sequence, mnl_cb_
 			return errno;
 	}
 	return 0;
-}
-
-static int netlink_converse(struct mnl_socket *socket, struct nlmsghdr *question, unsigned sequence,
-			    mnl_cb_t take, void *context)
-{
-	question->nlmsg_seq = sequence;
-	if (fail_now(FAIL_NETLINK_SEND) ||
-	    mnl_socket_sendto(socket, question, question->nlmsg_len) < 0)
-		return errno;
-	return netlink_receive(socket, sequence, take, context);
 }
 
 /* Unread replies are dropped, so that the next request does not see them. */

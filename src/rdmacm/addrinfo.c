@@ -89,21 +89,6 @@ static int copy_as_gid(const struct sockaddr_in6 *from, int port_space, struct s
 	return copy_address(&address, sizeof(address), to, to_bytes);
 }
 
-static void choose_types(struct rdma_addrinfo *out, const struct rdma_addrinfo *hints,
-			 const struct addrinfo *found)
-{
-	out->ai_qp_type = hints->ai_qp_type;
-	if (!out->ai_qp_type && found->ai_socktype == SOCK_STREAM)
-		out->ai_qp_type = IBV_QPT_RC;
-	if (!out->ai_qp_type && found->ai_socktype == SOCK_DGRAM)
-		out->ai_qp_type = IBV_QPT_UD;
-	out->ai_port_space = hints->ai_port_space;
-	if (!out->ai_port_space && found->ai_protocol == IPPROTO_TCP)
-		out->ai_port_space = RDMA_PS_TCP;
-	if (!out->ai_port_space && found->ai_protocol == IPPROTO_UDP)
-		out->ai_port_space = RDMA_PS_UDP;
-}
-
 static int convert_result(struct rdma_addrinfo *out, const struct rdma_addrinfo *hints,
 			  const struct addrinfo *found)
 {
@@ -114,7 +99,16 @@ static int convert_result(struct rdma_addrinfo *out, const struct rdma_addrinfo 
 	socklen_t *bytes = passive ? &out->ai_src_len : &out->ai_dst_len;
 	char **name = passive ? &out->ai_src_canonname : &out->ai_dst_canonname;
 
-	choose_types(out, hints, found);
+	out->ai_qp_type = hints->ai_qp_type;
+	if (!out->ai_qp_type && found->ai_socktype == SOCK_STREAM)
+		out->ai_qp_type = IBV_QPT_RC;
+	if (!out->ai_qp_type && found->ai_socktype == SOCK_DGRAM)
+		out->ai_qp_type = IBV_QPT_UD;
+	out->ai_port_space = hints->ai_port_space;
+	if (!out->ai_port_space && found->ai_protocol == IPPROTO_TCP)
+		out->ai_port_space = RDMA_PS_TCP;
+	if (!out->ai_port_space && found->ai_protocol == IPPROTO_UDP)
+		out->ai_port_space = RDMA_PS_UDP;
 	out->ai_flags = passive ? RAI_PASSIVE : 0;
 	out->ai_family = gid ? AF_IB : found->ai_family;
 	if (found->ai_canonname) {

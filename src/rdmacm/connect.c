@@ -125,21 +125,6 @@ static uint8_t connect_min(uint8_t a, uint8_t b)
 	return a < b ? a : b;
 }
 
-/* What was offered, cut to what the device can, or what the application wants instead. */
-static void connect_agree(struct id *id, const struct rdma_conn_param *parameters)
-{
-	if (!parameters || parameters->initiator_depth == RDMA_MAX_INIT_DEPTH)
-		id->initiator_depth =
-			connect_min(id->initiator_depth, id->device->max_initiator_depth);
-	else
-		id->initiator_depth = parameters->initiator_depth;
-	if (!parameters || parameters->responder_resources == RDMA_MAX_RESP_RES)
-		id->responder_resources =
-			connect_min(id->responder_resources, id->device->max_responder_resources);
-	else
-		id->responder_resources = parameters->responder_resources;
-}
-
 /* The REP or SIDR_REP. 0 or errno. */
 static int connect_answer(struct id *id, const struct rdma_conn_param *parameters)
 {
@@ -168,7 +153,17 @@ static int connect_accept(struct rdma_cm_id *public, struct rdma_conn_param *par
 		return refuse(EINVAL, "%s: no id (null pointer)", call);
 	if (connect_check(id, call, parameters))
 		return -1;
-	connect_agree(id, parameters);
+	/* What was offered, cut to what the device can, or what the application wants instead. */
+	if (!parameters || parameters->initiator_depth == RDMA_MAX_INIT_DEPTH)
+		id->initiator_depth =
+			connect_min(id->initiator_depth, id->device->max_initiator_depth);
+	else
+		id->initiator_depth = parameters->initiator_depth;
+	if (!parameters || parameters->responder_resources == RDMA_MAX_RESP_RES)
+		id->responder_resources =
+			connect_min(id->responder_resources, id->device->max_responder_resources);
+	else
+		id->responder_resources = parameters->responder_resources;
 	if (connect_assemble(id, call, parameters, &assembled))
 		return -1;
 	datagram = is_datagram(id);

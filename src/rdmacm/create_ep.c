@@ -112,15 +112,6 @@ static int request_error(const struct rdma_cm_event *event)
 	return event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? 0 : EINVAL;
 }
 
-/* The application gets no id, so the peer is told so. */
-static int give_up(struct rdma_cm_id *id, struct rdma_cm_event *event, int err)
-{
-	rdma_reject(id, NULL, 0);
-	rdma_ack_cm_event(event);
-	rdma_destroy_id(id);
-	return result(err);
-}
-
 int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
 {
 	CALL();
@@ -143,8 +134,13 @@ int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
 	if (listener->qp_template) {
 		struct ibv_qp_init_attr attr = *listener->qp_template;
 
-		if (rdma_create_qp(event->id, listen->pd, &attr))
-			return give_up(event->id, event, errno);
+		if (rdma_create_qp(event->id, listen->pd, &attr)) {
+			/* The application gets no id, so the peer is told so. */
+			rdma_reject(event->id, NULL, 0);
+			rdma_ack_cm_event(event);
+			rdma_destroy_id(event->id);
+			return result(errno);
+		}
 	}
 	*id = event->id;
 	(*id)->event = event;

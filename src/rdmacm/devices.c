@@ -92,10 +92,17 @@ static struct cm_device *find_name(const char *name) REQUIRES(devices_lock)
 	return NULL;
 }
 
-static void mark_missing(struct ibv_device *const *present) REQUIRES(devices_lock)
+/*
+ * Compare with the machine; open the device of this name, or all (NULL). Those that cannot be
+ * opened are left out. 0 or errno.
+ */
+static int devices_update(const char *name) REQUIRES(devices_lock)
 {
+	struct ibv_device **present = ibv_get_device_list(NULL);
 	struct list *node;
 
+	if (!present)
+		return errno;
 	list_for_each(node, &devices) {
 		struct cm_device *device = list_entry(node, struct cm_device, node);
 		unsigned i = 0;
@@ -105,19 +112,6 @@ static void mark_missing(struct ibv_device *const *present) REQUIRES(devices_loc
 		if (!present[i])
 			device->gone = true;
 	}
-}
-
-/*
- * Compare with the machine; open the device of this name, or all (NULL). Those that cannot be
- * opened are left out. 0 or errno.
- */
-static int devices_update(const char *name) REQUIRES(devices_lock)
-{
-	struct ibv_device **present = ibv_get_device_list(NULL);
-
-	if (!present)
-		return errno;
-	mark_missing(present);
 	for (unsigned i = 0; present[i]; i++) {
 		struct cm_device *device;
 

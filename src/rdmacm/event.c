@@ -29,17 +29,6 @@ static void fail_as(struct event *event, enum rdma_cm_event_type kind, int err)
 	event->public.status = -err;
 }
 
-static enum fate address_resolved(struct id *id, struct event *event)
-{
-	int err = id_refresh(id);
-
-	if (!err && !id->device)
-		err = ENODEV;
-	if (err)
-		fail_as(event, RDMA_CM_EVENT_ADDR_ERROR, err);
-	return HAND_ON;
-}
-
 static enum fate route_resolved(struct id *id, struct event *event)
 {
 	int err = id_refresh(id);
@@ -107,9 +96,16 @@ static enum fate connect_response(struct id *id, struct event *event)
 
 static enum fate event_dispatch(struct id *id, struct event *event)
 {
+	int err;
+
 	switch (event->taken.kind) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		return address_resolved(id, event);
+		err = id_refresh(id);
+		if (!err && !id->device)
+			err = ENODEV;
+		if (err)
+			fail_as(event, RDMA_CM_EVENT_ADDR_ERROR, err);
+		return HAND_ON;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		return route_resolved(id, event);
 	case RDMA_CM_EVENT_CONNECT_REQUEST:
@@ -167,16 +163,6 @@ static int event_take(struct cm_channel *channel, struct event *event)
 }
 
 /*
- * The kernel never wakes a thread whose channel another thread destroys. Programs rely on it: main()
- * of rping destroys the channel and returns, and its other thread takes an error for a failure.
- */
-static int channel_was_destroyed(void)
-{
-	call_poll(NULL, 0, DESTROYED_MS);
-	return refuse(EBADF, "rdma_get_cm_event: the event channel was destroyed");
-}
-
-/*
  * For a check: a request belongs to the id that listens, and has one of its own. What synchronous
  * ids get is not the program's to acknowledge.
  */
@@ -229,8 +215,15 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 		if (err == EAGAIN)
 			err = cm_channel_wait(cm_channel_of(channel));
 	} while (!err);
-	if (err == EBADF)
-		return channel_was_destroyed();
+	if (err == EBADF) {
+		/*
+		 * The kernel never wakes a thread whose channel another thread destroys.
+		 * Programs rely on it: main() of rping destroys the channel and returns, and its
+		 * other thread takes an error for a failure.
+		 */
+		call_poll(NULL, 0, DESTROYED_MS);
+		return refuse(EBADF, "rdma_get_cm_event: the event channel was destroyed");
+	}
 	return result(err);
 }
 

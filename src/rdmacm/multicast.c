@@ -54,14 +54,6 @@ bool multicast_joined(struct id *id, struct event *event)
 	return multicast;
 }
 
-static void id_multicast_forget(struct id *id, struct multicast *multicast)
-{
-	lock_acquire(&id->lock);
-	list_remove(&multicast->node);
-	lock_release(&id->lock);
-	free(multicast);
-}
-
 static int id_multicast_join(struct rdma_cm_id *public, const struct sockaddr *group,
 			     uint16_t flags, void *context)
 {
@@ -85,7 +77,10 @@ static int id_multicast_join(struct rdma_cm_id *public, const struct sockaddr *g
 	lock_release(&id->lock);
 	err = endpoint_join(id->endpoint, group, flags, multicast);
 	if (err) {
-		id_multicast_forget(id, multicast);
+		lock_acquire(&id->lock);
+		list_remove(&multicast->node);
+		lock_release(&id->lock);
+		free(multicast);
 		return result(err);
 	}
 	return id_complete(id);

@@ -128,13 +128,6 @@ static void rs_connect_established(struct rsocket *rs, const struct rdma_conn_pa
 	}
 }
 
-static void rs_connect_disconnected(struct rsocket *rs) REQUIRES(rs->lock)
-{
-	/* What was acknowledged to the peer before is in the CQ: it comes first. */
-	rs_completions_locked(rs);
-	rs_end_locked(rs, rs->stream.peer_done || rs->stream.leaving ? 0 : ECONNRESET);
-}
-
 static int failure_of(const struct rdma_cm_event *event)
 {
 	int status = event->status < 0 ? -event->status : 0;
@@ -234,7 +227,9 @@ static void stream_event(struct rsocket *rs, const struct rdma_cm_event *event) 
 		rs_connect_established(rs, &event->param.conn);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		rs_connect_disconnected(rs);
+		/* What was acknowledged to the peer before is in the CQ: it comes first. */
+		rs_completions_locked(rs);
+		rs_end_locked(rs, rs->stream.peer_done || rs->stream.leaving ? 0 : ECONNRESET);
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:

@@ -108,38 +108,13 @@ static int post_receive(struct rs_link *link, uint32_t slot)
 	return ibv_post_recv(link->qp, &wr, &bad);
 }
 
-static int find_mtu(struct rs_link *link)
-{
-	struct ibv_port_attr attr;
-	int err = ibv_query_port(link->id->verbs, link->id->port_num, &attr);
-
-	link->mtu = err ? 0 : 128u << attr.active_mtu;
-	if (link->mtu > DATAGRAM_BYTES)
-		link->mtu = DATAGRAM_BYTES;
-	return err;
-}
-
-static int link_fill(struct rsocket *rs, struct rs_link *link)
-{
-	int err = find_mtu(link);
-
-	link->receives = slots_for(rs->options.receive_bytes);
-	link->sends = slots_for(rs->options.send_bytes);
-	if (!err)
-		err = link_open_queues(link, rs->epoll_fd);
-	if (!err)
-		err = link_open_memory(link, link->id->pd);
-	for (uint32_t i = 0; i < link->receives && !err; i++)
-		err = post_receive(link, i);
-	return err;
-}
-
 int rs_link_get_locked(struct rsocket *rs, struct rdma_cm_id *id, struct rs_link **found,
 		       bool *kept)
 {
 	struct rs_link *link;
 	struct list *node;
 	int err;
+	struct ibv_port_attr attr;
 
 	*kept = false;
 	list_for_each(node, &rs->datagram.links) {
@@ -153,7 +128,18 @@ int rs_link_get_locked(struct rsocket *rs, struct rdma_cm_id *id, struct rs_link
 	if (!link)
 		return ENOMEM;
 	link->id = id;
-	err = link_fill(rs, link);
+	err = ibv_query_port(link->id->verbs, link->id->port_num, &attr);
+	link->mtu = err ? 0 : 128u << attr.active_mtu;
+	if (link->mtu > DATAGRAM_BYTES)
+		link->mtu = DATAGRAM_BYTES;
+	link->receives = slots_for(rs->options.receive_bytes);
+	link->sends = slots_for(rs->options.send_bytes);
+	if (!err)
+		err = link_open_queues(link, rs->epoll_fd);
+	if (!err)
+		err = link_open_memory(link, link->id->pd);
+	for (uint32_t i = 0; i < link->receives && !err; i++)
+		err = post_receive(link, i);
 	if (err) {
 		link->id = NULL;		/* the caller's still */
 		rs_link_free(link);

@@ -65,17 +65,6 @@ static uint32_t get_number(const struct rs_options *options, const struct number
 	return option->size == 1 ? *(const uint8_t *)field : *(const uint32_t *)field;
 }
 
-static void put_number(struct rs_options *options, const struct number_option *option,
-		       uint32_t value)
-{
-	char *field = (char *)options + option->offset;
-
-	if (option->size == 1)
-		*(bool *)field = value != 0;
-	else
-		*(uint32_t *)field = value;
-}
-
 static bool has_memory(const struct rsocket *rs)
 {
 	return rs->type == SOCK_STREAM ? rs->stream.qp != NULL : rs->datagram.bound;
@@ -86,6 +75,7 @@ static int rs_option_set_number(struct rsocket *rs, const struct number_option *
 {
 	uint32_t number;
 	int given;
+	char *field;
 
 	if (length < sizeof(given))
 		return EINVAL;
@@ -109,7 +99,11 @@ static int rs_option_set_number(struct rsocket *rs, const struct number_option *
 		number = option->least;
 	if (number > option->greatest)
 		number = option->greatest;
-	put_number(&rs->options, option, number);
+	field = (char *)&rs->options + option->offset;
+	if (option->size == 1)
+		*(bool *)field = number != 0;
+	else
+		*(uint32_t *)field = number;
 	return 0;
 }
 
@@ -135,33 +129,10 @@ static int set_timeout(int *timeout_ms, const void *value, socklen_t length)
 	return 0;
 }
 
-static int set_linger(struct rs_options *options, const void *value, socklen_t length)
-{
-	if (length < sizeof(struct linger))
-		return EINVAL;
-	memcpy(&options->linger, value, sizeof(struct linger));
-	return 0;
-}
-
-static int rs_option_set_route(struct rsocket *rs, const void *value, socklen_t length)
-{
-	void *route;
-
-	if (!length || length % sizeof(struct ibv_path_data))
-		return EINVAL;
-	route = malloc(length);
-	if (!route)
-		return ENOMEM;
-	memcpy(route, value, length);
-	free(rs->route);
-	rs->route = route;
-	rs->route_bytes = length;
-	return 0;
-}
-
 static int set_option(struct rsocket *rs, int level, int name, const void *value, socklen_t length)
 {
 	const struct number_option *number = rs_option_find_number(level, name);
+	void *route;
 
 	if (number)
 		return rs_option_set_number(rs, number, value, length);
@@ -169,10 +140,24 @@ static int set_option(struct rsocket *rs, int level, int name, const void *value
 		return set_timeout(&rs->options.receive_timeout_ms, value, length);
 	if (level == SOL_SOCKET && name == SO_SNDTIMEO)
 		return set_timeout(&rs->options.send_timeout_ms, value, length);
-	if (level == SOL_SOCKET && name == SO_LINGER)
-		return set_linger(&rs->options, value, length);
-	if (level == SOL_RDMA && name == RDMA_ROUTE)
-		return rs_option_set_route(rs, value, length);
+	if (level == SOL_SOCKET && name == SO_LINGER) {
+		if (length < sizeof(struct linger))
+			return EINVAL;
+		memcpy(&rs->options.linger, value, sizeof(struct linger));
+		return 0;
+	}
+	if (level == SOL_RDMA && name == RDMA_ROUTE) {
+		if (!length || length % sizeof(struct ibv_path_data))
+			return EINVAL;
+		route = malloc(length);
+		if (!route)
+			return ENOMEM;
+		memcpy(route, value, length);
+		free(rs->route);
+		rs->route = route;
+		rs->route_bytes = length;
+		return 0;
+	}
 	return ENOPROTOOPT;
 }
 

@@ -155,21 +155,6 @@ static bool prepare_sleep(struct poller *poller, int wake_fd)
 	return idle;
 }
 
-static void finish_sleep(struct poller *poller)
-{
-	for (nfds_t i = 0; i < poller->count; i++) {
-		struct watched *watched = &poller->watched[i];
-		struct pollfd *places = &poller->slept_on[2 * i];
-
-		if (!watched->rs)
-			continue;
-		lock_acquire(&watched->rs->lock);
-		list_remove(&watched->sleeper.node);
-		rs_take_events_locked(watched->rs, places[0].revents, places[1].revents);
-		lock_release(&watched->rs->lock);
-	}
-}
-
 /* What poll() said of other descriptors is the answer for them. */
 static int copy_others(struct poller *poller)
 {
@@ -218,7 +203,17 @@ static int sleep_once(struct poller *poller, int timeout_ms)
 	}
 	if (poller->slept_on[2 * poller->count].revents)
 		rs_drain(wake_fd);
-	finish_sleep(poller);
+	for (nfds_t i = 0; i < poller->count; i++) {
+		struct watched *watched = &poller->watched[i];
+		struct pollfd *places = &poller->slept_on[2 * i];
+
+		if (!watched->rs)
+			continue;
+		lock_acquire(&watched->rs->lock);
+		list_remove(&watched->sleeper.node);
+		rs_take_events_locked(watched->rs, places[0].revents, places[1].revents);
+		lock_release(&watched->rs->lock);
+	}
 	ready = look_at_rsockets(poller);
 	if (err)
 		return ready ? ready : rs_result(err);
@@ -234,28 +229,26 @@ static int64_t deadline_of(int timeout_ms)
 	return timeout_ms ? rs_now_ns() + (int64_t)timeout_ms * 1000000 : RS_NOW;
 }
 
-/* For the polling time at most. Ready entries; others are looked at by the sleep that follows. */
-static int rs_poll_spin(struct poller *poller, int64_t deadline_ns)
-{
-	int64_t end = rs_now_ns() + rs_spin_ns();
-	int ready = 0;
-
-	if (end > deadline_ns)
-		end = deadline_ns;
-	while (!ready && rs_now_ns() < end)
-		ready = look_at_rsockets(poller);
-	if (ready)
-		rs_spun(0);
-	return ready;
-}
-
 static int poll_all(struct poller *poller, int timeout_ms)
 {
 	int64_t deadline_ns = deadline_of(timeout_ms), left_ms, begin_ns;
 	int ready = look_at_rsockets(poller);
+	int64_t end;
 
-	if (!ready && !poller->others && timeout_ms)
-		ready = rs_poll_spin(poller, deadline_ns);
+	if (!ready && !poller->others && timeout_ms) {
+		/*
+		 * For the polling time at most. Ready entries; others are looked at by the sleep
+		 * that follows.
+		 */
+		end = rs_now_ns() + rs_spin_ns();
+		ready = 0;
+		if (end > deadline_ns)
+			end = deadline_ns;
+		while (!ready && rs_now_ns() < end)
+			ready = look_at_rsockets(poller);
+		if (ready)
+			rs_spun(0);
+	}
 	if (ready && !poller->others)
 		return ready;
 	if (ready)
@@ -288,20 +281,16 @@ static void find_rsockets(struct poller *poller)
 	}
 }
 
-static void put_rsockets(struct poller *poller)
-{
-	for (nfds_t i = 0; i < poller->count; i++)
-		if (poller->watched[i].rs)
-			rs_put(poller->watched[i].rs);
-}
-
 static void poller_end(void *ended)
 {
 	struct poller *poller = ended;
 	int saved = errno;
 
-	if (poller->watched && poller->slept_on)
-		put_rsockets(poller);
+	if (poller->watched && poller->slept_on) {
+		for (nfds_t i = 0; i < poller->count; i++)
+			if (poller->watched[i].rs)
+				rs_put(poller->watched[i].rs);
+	}
 	if (poller->count > FEW) {
 		free(poller->watched);
 		free(poller->slept_on);

@@ -141,33 +141,28 @@ static int post_receives(struct rs_stream *stream, const uint32_t *slots, unsign
 	return count ? ibv_post_recv(stream->qp, wr, &bad) : 0;
 }
 
-static int post_all_receives(struct rs_stream *stream)
-{
-	uint32_t slots[BATCH];
-	unsigned count = 0;
-	int err = 0;
-
-	for (uint32_t i = 0; i < stream->receives && !err; i++) {
-		slots[count++] = i;
-		if (count == BATCH || i + 1 == stream->receives) {
-			err = post_receives(stream, slots, count);
-			count = 0;
-		}
-	}
-	return err;
-}
-
 int rs_stream_open_locked(struct rsocket *rs, struct rs_hello *hello)
 {
 	struct rs_stream *stream = &rs->stream;
 	int err = choose_sizes(rs);
+	uint32_t slots[BATCH];
+	unsigned count;
 
 	if (!err)
 		err = queue_open_queues(rs);
 	if (!err)
 		err = queue_open_memory(rs);
-	if (!err)
-		err = post_all_receives(stream);
+	if (!err) {
+		count = 0;
+		err = 0;
+		for (uint32_t i = 0; i < stream->receives && !err; i++) {
+			slots[count++] = i;
+			if (count == BATCH || i + 1 == stream->receives) {
+				err = post_receives(stream, slots, count);
+				count = 0;
+			}
+		}
+	}
 	if (!err)
 		err = rs_owner_watch_locked(rs);
 	if (err)

@@ -249,13 +249,27 @@ static bool spin_locked(struct rsocket *rs, rs_condition *ready, int64_t deadlin
 	return ready(rs);
 }
 
-/* In sleeps, until @ready. */
-static int sleep_until_locked(struct rsocket *rs, rs_condition *ready, enum rs_interest interest,
-			      int64_t deadline_ns) REQUIRES(rs->lock)
+int rs_wait_locked(struct rsocket *rs, rs_condition *ready, enum rs_interest interest,
+		   int64_t deadline_ns)
 {
-	int64_t begin_ns = rs_now_ns();
+	int64_t begin_ns;
 	int err;
 
+	if (rs->closing)
+		return EBADF;
+	if (ready(rs))
+		return 0;
+	rs_progress_locked(rs, rs->type == SOCK_STREAM &&
+			   (rs->state != RS_CONNECTED ||
+			    (deadline_ns == RS_NOW && ++rs->stream.idle % IDLE_CALLS == 0)));
+	if (ready(rs))
+		return 0;
+	if (deadline_ns == RS_NOW)
+		return EAGAIN;
+	if (spin_locked(rs, ready, deadline_ns))
+		return rs->closing ? EBADF : 0;
+	/* In sleeps, until @ready. */
+	begin_ns = rs_now_ns();
 	while (!rs->closing) {
 		err = sleep_locked(rs, interest, deadline_ns);
 		if (rs->closing)
@@ -270,23 +284,4 @@ static int sleep_until_locked(struct rsocket *rs, rs_condition *ready, enum rs_i
 			return EAGAIN;
 	}
 	return EBADF;
-}
-
-int rs_wait_locked(struct rsocket *rs, rs_condition *ready, enum rs_interest interest,
-		   int64_t deadline_ns)
-{
-	if (rs->closing)
-		return EBADF;
-	if (ready(rs))
-		return 0;
-	rs_progress_locked(rs, rs->type == SOCK_STREAM &&
-			   (rs->state != RS_CONNECTED ||
-			    (deadline_ns == RS_NOW && ++rs->stream.idle % IDLE_CALLS == 0)));
-	if (ready(rs))
-		return 0;
-	if (deadline_ns == RS_NOW)
-		return EAGAIN;
-	if (spin_locked(rs, ready, deadline_ns))
-		return rs->closing ? EBADF : 0;
-	return sleep_until_locked(rs, ready, interest, deadline_ns);
 }

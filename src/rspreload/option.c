@@ -58,32 +58,40 @@ int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *res
 	return result;
 }
 
-/* O_NONBLOCK and O_ASYNC of the rsocket follow those of the kernel socket. A listening one never blocks. */
-static int follow_flags(const struct twin *twin, int fd)
-{
-	int flags = REAL(fcntl)(fd, F_GETFL);
-
-	if (twin->mode == TWIN_KERNEL)
-		return 0;
-	flags = (flags & (O_NONBLOCK | O_ASYNC)) | (twin->listening ? O_NONBLOCK : 0);
-	return RDMA_CALL(rfcntl(twin->rs, F_SETFL, (long)flags));
-}
-
 /* What was done to the kernel socket is done to the rsocket. 0, or -1 and errno. */
 static int option_follow(const struct twin *twin, int fd, int command, const void *argument)
 {
-	if (command == F_SETFL)
-		return follow_flags(twin, fd);
+	int flags;
+
+	if (command == F_SETFL) {
+		/*
+		 * O_NONBLOCK and O_ASYNC of the rsocket follow those of the kernel socket. A
+		 * listening one never blocks.
+		 */
+		flags = REAL(fcntl)(fd, F_GETFL);
+		if (twin->mode == TWIN_KERNEL)
+			return 0;
+		flags = (flags & (O_NONBLOCK | O_ASYNC)) | (twin->listening ? O_NONBLOCK : 0);
+		return RDMA_CALL(rfcntl(twin->rs, F_SETFL, (long)flags));
+	}
 	if ((command == F_SETOWN || command == F_SETOWN_EX) && twin->mode != TWIN_KERNEL)
 		return RDMA_CALL(rfcntl(twin->rs, command, (long)argument));
 	return 0;
 }
 
-static int preload_option_control(int fd, int command, void *argument)
+int fcntl(int fd, int command, ...)
 {
-	struct twin *twin = twin_get(fd);
-	int result = REAL(fcntl)(fd, command, argument);
+	struct twin *twin;
+	int result;
 
+	va_list arguments;
+	void *argument;
+
+	va_start(arguments, command);
+	argument = va_arg(arguments, void *);
+	va_end(arguments);
+	twin = twin_get(fd);
+	result = REAL(fcntl)(fd, command, argument);
 	if (!twin)
 		return result;
 	if (result >= 0 && option_follow(twin, fd, command, argument))
@@ -93,17 +101,6 @@ static int preload_option_control(int fd, int command, void *argument)
 		return result;			/* the reference is the descriptor's */
 	twin_put(twin);
 	return result;
-}
-
-int fcntl(int fd, int command, ...)
-{
-	va_list arguments;
-	void *argument;
-
-	va_start(arguments, command);
-	argument = va_arg(arguments, void *);
-	va_end(arguments);
-	return preload_option_control(fd, command, argument);
 }
 
 int fcntl64(int fd, int command, ...) __attribute__((alias("fcntl")));

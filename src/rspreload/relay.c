@@ -90,22 +90,18 @@ static bool is_hung_up(int fd)
 	return REAL(poll)(&polled, 1, 0) == 1 && polled.revents & POLLHUP;
 }
 
-/* The child has nothing more to send. */
-static void relay_child_ended(struct relay *relay)
-{
-	relay->child_is_gone = is_hung_up(relay->parent);
-	if (!relay->child_is_gone)
-		rshutdown(relay->twin->rs, SHUT_WR);
-}
-
 static bool relay_from_child(struct relay *relay)
 {
 	struct pipe *out = &relay->out;
 
 	if (!pipe_filled(out, REAL(recv)(relay->parent, out->data, PIPE_BYTES, MSG_DONTWAIT)))
 		return false;
-	if (out->is_over)
-		relay_child_ended(relay);
+	if (out->is_over) {
+		/* The child has nothing more to send. */
+		relay->child_is_gone = is_hung_up(relay->parent);
+		if (!relay->child_is_gone)
+			rshutdown(relay->twin->rs, SHUT_WR);
+	}
 	return true;
 }
 
@@ -188,15 +184,6 @@ static void *relay_run(void *argument)
 
 /* ---- fork ---- */
 
-static void relay_names(struct twin *twin)
-{
-	twin->peer_bytes = twin->here_bytes = sizeof(twin->peer);
-	if (RDMA_CALL(rgetpeername(twin->rs, (struct sockaddr *)&twin->peer, &twin->peer_bytes)))
-		twin->peer_bytes = 0;
-	if (RDMA_CALL(rgetsockname(twin->rs, (struct sockaddr *)&twin->here, &twin->here_bytes)))
-		twin->here_bytes = 0;
-}
-
 /* Takes the reference to @twin. */
 static bool relay_make(struct twin *twin)
 {
@@ -209,7 +196,11 @@ static bool relay_make(struct twin *twin)
 		free(relay);
 		return false;
 	}
-	relay_names(twin);
+	twin->peer_bytes = twin->here_bytes = sizeof(twin->peer);
+	if (RDMA_CALL(rgetpeername(twin->rs, (struct sockaddr *)&twin->peer, &twin->peer_bytes)))
+		twin->peer_bytes = 0;
+	if (RDMA_CALL(rgetsockname(twin->rs, (struct sockaddr *)&twin->here, &twin->here_bytes)))
+		twin->here_bytes = 0;
 	relay->twin = twin;
 	relay->child = ends[0];
 	relay->parent = ends[1];

@@ -264,17 +264,6 @@ static int connect_twin(struct twin *twin, int fd, const struct sockaddr *addres
 	return -1;
 }
 
-/* A second connect() asks how the first one goes. */
-static int connect_again(struct twin *twin, int fd, const struct sockaddr *address,
-			 socklen_t length)
-{
-	twin_settle(twin, fd);
-	if (twin->mode == TWIN_KERNEL)
-		return REAL(connect)(fd, address, length);
-	errno = EALREADY;
-	return twin->mode == TWIN_RDMA ? 0 : -1;
-}
-
 /* The thread ends in its connect. */
 static void connect_is_cancelled(void *cancelled)
 {
@@ -291,8 +280,14 @@ int connect(int fd, const struct sockaddr *address, socklen_t length)
 
 	if (!twin)
 		return REAL(connect)(fd, address, length);
-	if (twin->mode == TWIN_CONNECTING)
-		return connect_again(twin, fd, address, length);
+	if (twin->mode == TWIN_CONNECTING) {
+		/* A second connect() asks how the first one goes. */
+		twin_settle(twin, fd);
+		if (twin->mode == TWIN_KERNEL)
+			return REAL(connect)(fd, address, length);
+		errno = EALREADY;
+		return twin->mode == TWIN_RDMA ? 0 : -1;
+	}
 	lock_acquire(&twin->lock);
 	pthread_cleanup_push(connect_is_cancelled, twin);
 	if (twin->mode == TWIN_KERNEL || twin->listening) {

@@ -42,19 +42,14 @@ static uint8_t *pcapng_put32(uint8_t *at, uint32_t value)
 	return at + sizeof(value);
 }
 
-static uint8_t *put_padded(uint8_t *at, const void *data, size_t bytes)
-{
-	if (bytes)
-		memcpy(at, data, bytes);
-	memset(at + bytes, 0, -bytes & 3);
-	return at + bytes + (-bytes & 3);
-}
-
 static uint8_t *put_option(uint8_t *at, uint16_t code, const void *data, uint16_t bytes)
 {
 	at = pcapng_put16(at, code);
 	at = pcapng_put16(at, bytes);
-	return put_padded(at, data, bytes);
+	if (bytes)
+		memcpy(at, data, bytes);
+	memset(at + bytes, 0, -bytes & 3);
+	return at + bytes + (-bytes & 3);
 }
 
 /* The total length stands at both ends of a block. */

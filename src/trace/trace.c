@@ -324,17 +324,6 @@ static int connect_to(const char *path, int *memfd, int *connection)
 	return err;
 }
 
-static void trace_remember(void)
-{
-	struct recent *sent = calloc(1, sizeof(*sent));
-
-	lock_acquire(&trace.lock);
-	if (!trace.sent)
-		trace.sent = sent, sent = NULL;
-	lock_release(&trace.lock);
-	free(sent);
-}
-
 void trace_touch(void)
 {
 	size_t at;
@@ -350,10 +339,16 @@ void trace_connect(void)
 	static _Atomic bool refused;	/* it will not be there for the next device either */
 	const char *path = secure_getenv(TRACER_VARIABLE);
 	int err, memfd = -1, connection = -1;
+	struct recent *sent;
 
 	if (log_is_on(LOG_PACKET) || trace_file_is_open()) {
 		fork_register(FORK_TRACE, &trace_fork);
-		trace_remember();
+		sent = calloc(1, sizeof(*sent));
+		lock_acquire(&trace.lock);
+		if (!trace.sent)
+			trace.sent = sent, sent = NULL;
+		lock_release(&trace.lock);
+		free(sent);
 		trace_switch();
 	}
 	if (!path || trace_is_attached() || atomic_load_explicit(&refused, memory_order_relaxed))

@@ -365,14 +365,6 @@ static uint32_t cq_standing(const struct cq *cq)
 	       atomic_load_explicit(&cq->tail, memory_order_relaxed);
 }
 
-/* For those that stand in it arming raises no event. */
-static void cq_pass_over(struct cq *cq)
-{
-	lock_acquire(&cq->lock);
-	cq->notified = atomic_load(&cq->head);
-	lock_release(&cq->lock);
-}
-
 int verbs_check_arm(struct cq *cq, bool solicited)
 {
 	uint64_t other = check_enter(CHECK_HANDLE(cq));
@@ -385,8 +377,12 @@ int verbs_check_arm(struct cq *cq, bool solicited)
 		.inside = other,
 	});
 
-	if (!check_lowered(CHECK_FACT_ARM_RAISES, 1))
-		cq_pass_over(cq);
+	if (!check_lowered(CHECK_FACT_ARM_RAISES, 1)) {
+		/* For those that stand in it arming raises no event. */
+		lock_acquire(&cq->lock);
+		cq->notified = atomic_load(&cq->head);
+		lock_release(&cq->lock);
+	}
 	return err;
 }
 

@@ -273,20 +273,6 @@ READ_CHECKED(uint32_t, slid)
 READ_CHECKED(uint8_t, sl)
 READ_CHECKED(uint8_t, dlid_path_bits)
 
-static void cq_ex_watch(struct ibv_cq_ex *ibv, bool single_threaded)
-{
-	ibv->start_poll = single_threaded ? start_poll_alone_checked : start_poll_checked;
-	ibv->next_poll = next_poll_checked;
-	ibv->read_opcode = read_opcode_checked;
-	ibv->read_byte_len = read_byte_len_checked;
-	ibv->read_imm_data = read_imm_data_checked;
-	ibv->read_src_qp = read_src_qp_checked;
-	ibv->read_wc_flags = read_wc_flags_checked;
-	ibv->read_slid = read_slid_checked;
-	ibv->read_sl = read_sl_checked;
-	ibv->read_dlid_path_bits = read_dlid_path_bits_checked;
-}
-
 static void cq_ex_fill(struct ibv_cq_ex *ibv, bool single_threaded)
 {
 	ibv->start_poll = single_threaded ? start_poll_alone : start_poll;
@@ -311,8 +297,18 @@ static void cq_ex_fill(struct ibv_cq_ex *ibv, bool single_threaded)
 	ibv->read_cvlan = read_cvlan;
 	ibv->read_flow_tag = read_flow_tag;
 	ibv->read_tm_info = read_tm_info;
-	if (check_is_on())
-		cq_ex_watch(ibv, single_threaded);
+	if (check_is_on()) {
+		ibv->start_poll = single_threaded ? start_poll_alone_checked : start_poll_checked;
+		ibv->next_poll = next_poll_checked;
+		ibv->read_opcode = read_opcode_checked;
+		ibv->read_byte_len = read_byte_len_checked;
+		ibv->read_imm_data = read_imm_data_checked;
+		ibv->read_src_qp = read_src_qp_checked;
+		ibv->read_wc_flags = read_wc_flags_checked;
+		ibv->read_slid = read_slid_checked;
+		ibv->read_sl = read_sl_checked;
+		ibv->read_dlid_path_bits = read_dlid_path_bits_checked;
+	}
 }
 
 static int cq_ex_check(const struct ibv_cq_init_attr_ex *attr)

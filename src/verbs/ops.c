@@ -76,34 +76,6 @@ static void fill_extended(struct verbs_context *context)
 	context->close_xrcd = xrcd_close_verb;
 }
 
-static void fill_compat(struct ibv_context_ops *ops)
-{
-	ops->_compat_query_device = ibv_query_device;
-	ops->_compat_query_port = ibv_query_port;
-	ops->_compat_alloc_pd = compat_refused;
-	ops->_compat_dealloc_pd = compat_refused;
-	ops->_compat_reg_mr = compat_refused;
-	ops->_compat_rereg_mr = compat_refused;
-	ops->_compat_dereg_mr = compat_refused;
-	ops->_compat_create_cq = compat_refused;
-	ops->_compat_cq_event = compat_refused;
-	ops->_compat_resize_cq = compat_refused;
-	ops->_compat_destroy_cq = compat_refused;
-	ops->_compat_create_srq = compat_refused;
-	ops->_compat_modify_srq = compat_refused;
-	ops->_compat_query_srq = compat_refused;
-	ops->_compat_destroy_srq = compat_refused;
-	ops->_compat_create_qp = compat_refused;
-	ops->_compat_query_qp = compat_refused;
-	ops->_compat_modify_qp = compat_refused;
-	ops->_compat_destroy_qp = compat_refused;
-	ops->_compat_create_ah = compat_refused;
-	ops->_compat_destroy_ah = compat_refused;
-	ops->_compat_attach_mcast = compat_refused;
-	ops->_compat_detach_mcast = compat_refused;
-	ops->_compat_async_event = compat_refused;
-}
-
 /*
  * Wherever the slots of newer releases are: in front of our header's structure, or in it. The size that
  * programs look at, to know which slots there are, counts them.
@@ -130,7 +102,30 @@ void context_fill_ops(struct context *open)
 
 	fill_newer(open);
 	fill_extended(context);
-	fill_compat(ops);
+	ops->_compat_query_device = ibv_query_device;
+	ops->_compat_query_port = ibv_query_port;
+	ops->_compat_alloc_pd = compat_refused;
+	ops->_compat_dealloc_pd = compat_refused;
+	ops->_compat_reg_mr = compat_refused;
+	ops->_compat_rereg_mr = compat_refused;
+	ops->_compat_dereg_mr = compat_refused;
+	ops->_compat_create_cq = compat_refused;
+	ops->_compat_cq_event = compat_refused;
+	ops->_compat_resize_cq = compat_refused;
+	ops->_compat_destroy_cq = compat_refused;
+	ops->_compat_create_srq = compat_refused;
+	ops->_compat_modify_srq = compat_refused;
+	ops->_compat_query_srq = compat_refused;
+	ops->_compat_destroy_srq = compat_refused;
+	ops->_compat_create_qp = compat_refused;
+	ops->_compat_query_qp = compat_refused;
+	ops->_compat_modify_qp = compat_refused;
+	ops->_compat_destroy_qp = compat_refused;
+	ops->_compat_create_ah = compat_refused;
+	ops->_compat_destroy_ah = compat_refused;
+	ops->_compat_attach_mcast = compat_refused;
+	ops->_compat_detach_mcast = compat_refused;
+	ops->_compat_async_event = compat_refused;
 	ops->alloc_mw = mw_alloc_verb;
 	ops->bind_mw = mw_bind_verb;
 	ops->dealloc_mw = mw_dealloc_verb;

@@ -74,25 +74,20 @@ void block_budget(struct block_budget *budget)
 	lock_release(&block_lock);
 }
 
-static struct block *unused_place(void) REQUIRES(block_lock)
-{
-	unsigned i = 0;
-
-	while (i < places_top && places[i].state != BLOCK_UNUSED)
-		i++;
-	if (i == places_top)
-		places_top++;
-	return &places[i];
-}
-
 struct block *block_table_reserve(size_t bytes)
 {
 	uint64_t most = bytes_max();
 	struct block *block;
+	unsigned i;
 
 	if (places_taken >= blocks_max() || bytes > most || bytes_taken > most - bytes)
 		return NULL;
-	block = unused_place();
+	i = 0;
+	while (i < places_top && places[i].state != BLOCK_UNUSED)
+		i++;
+	if (i == places_top)
+		places_top++;
+	block = &places[i];
 	*block = (struct block){ .bytes = bytes, .fd = -1, .state = BLOCK_NEW, .whole = true };
 	places_taken++;
 	bytes_taken += bytes;

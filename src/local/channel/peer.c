@@ -190,13 +190,6 @@ void peer_release(struct local *local, struct peer *peer)
 
 /* ---- admitting ---- */
 
-static int peer_watch(struct local *local, struct peer *peer)
-{
-	struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP, .data.u32 = peer->channel };
-
-	return epoll_ctl(local->bells_fd, EPOLL_CTL_ADD, peer->process.fd, &event) ? errno : 0;
-}
-
 /*
  * Can the peer's memory be accessed in one copy? Each side probes for itself, and tells the other
  * (reach).
@@ -224,6 +217,7 @@ static int begin_life(struct local *local, struct peer *peer, unsigned reach)
 	REQUIRES(local->peers->lock)
 {
 	int err;
+	struct epoll_event event;
 
 	grants_reset(&peer->grants);
 	peer_memory_reset(peer->regions);
@@ -240,7 +234,8 @@ static int begin_life(struct local *local, struct peer *peer, unsigned reach)
 		       (const struct channel_side *)peer->theirs, peer->process.fd);
 	if (err)
 		return err;
-	err = peer_watch(local, peer);
+	event = (struct epoll_event){ .events = EPOLLIN | EPOLLRDHUP, .data.u32 = peer->channel };
+	err = epoll_ctl(local->bells_fd, EPOLL_CTL_ADD, peer->process.fd, &event) ? errno : 0;
 	if (err) {
 		ring_remove(local->channel_link, peer->channel);
 		return err;
@@ -322,22 +317,18 @@ static void forget_slots(struct peers *peers, unsigned channel)
 	lock_release(&peers->lock);
 }
 
-/* No copy of this process takes so long, unless a debugger stops the thread. */
-static void wait_for_own_accesses(const struct peer *peer)
-{
-	uint64_t until_ns = clock_now_ns() + ACCESS_MAX_NS;
-
-	while (hazard_any(peer->hazards) && clock_now_ns() < until_ns)
-		thread_yield();
-}
-
 void peer_dismiss(struct local *local, struct peer *peer)
 {
+	uint64_t until_ns;
+
 	atomic_store(&peer->life, 0);
 	forget_slots(local->peers, peer->channel);
 	peers_move_epoch(local);
 	ring_remove(local->channel_link, peer->channel);
-	wait_for_own_accesses(peer);
+	/* No copy of this process takes so long, unless a debugger stops the thread. */
+	until_ns = clock_now_ns() + ACCESS_MAX_NS;
+	while (hazard_any(peer->hazards) && clock_now_ns() < until_ns)
+		thread_yield();
 	peer_memory_reset(peer->regions);	/* its blocks need not stay mapped */
 	memory_blank(peer->theirs, peer_side_bytes());
 	lock_acquire(&peer->inbox);

@@ -498,19 +498,13 @@ static void channel_begin(struct channel *channel, struct channel_side *ours,
 	atomic_store_explicit(&channel->open, true, memory_order_release);
 }
 
-static void raise_count(struct ring_link *rings, unsigned count)
-{
-	unsigned before = atomic_load(&rings->count);
-
-	while (before < count && !atomic_compare_exchange_weak(&rings->count, &before, count))
-		;
-}
-
 int ring_add(struct link *link, unsigned number, struct channel_side *ours,
 	       const struct channel_side *theirs, int bell_fd)
 {
 	struct ring_link *rings = ring_of(link);
 	struct channel *channel;
+	unsigned count;
+	unsigned before;
 
 	assert(number < CHANNELS_MAX && !channel_at(rings, number));
 	channel = atomic_load(&rings->channel[number]);
@@ -520,7 +514,10 @@ int ring_add(struct link *link, unsigned number, struct channel_side *ours,
 		return ENOMEM;
 	channel_begin(channel, ours, theirs, bell_fd);
 	atomic_store_explicit(&rings->channel[number], channel, memory_order_release);
-	raise_count(rings, number + 1);
+	count = number + 1;
+	before = atomic_load(&rings->count);
+	while (before < count && !atomic_compare_exchange_weak(&rings->count, &before, count))
+		;
 	atomic_fetch_add(&rings->open, 1);
 	return 0;
 }

@@ -170,27 +170,25 @@ static void peer_memory_sweep(struct peer_memory *memory)
 	}
 }
 
-/* Without memory for the note it stays mapped, which is harmless. */
-static void peer_memory_retire(struct peer_memory *memory, uint32_t id, uint8_t *mapped,
-			       size_t bytes)
-{
-	struct retired *retired = malloc(sizeof(*retired));
-
-	if (retired) {
-		*retired = (struct retired){ memory->retired, id, mapped, bytes };
-		memory->retired = retired;
-	}
-}
-
 static void entry_clear(struct peer_memory *memory, struct entry *entry)
 {
 	uint8_t *mapped = LOAD(entry->block_mapped);
+	uint32_t id;
+	size_t bytes;
+	struct retired *retired;
 
 	if (!LOAD(entry->version))
 		return;
 	atomic_store_explicit(&entry->version, 0, memory_order_seq_cst);
 	if (mapped) {
-		peer_memory_retire(memory, LOAD(entry->id), mapped, LOAD(entry->block_bytes));
+		/* Without memory for the note it stays mapped, which is harmless. */
+		id = LOAD(entry->id);
+		bytes = LOAD(entry->block_bytes);
+		retired = malloc(sizeof(*retired));
+		if (retired) {
+			*retired = (struct retired){ memory->retired, id, mapped, bytes };
+			memory->retired = retired;
+		}
 		STORE(memory->mapped, LOAD(memory->mapped) - 1);
 	}
 	STORE(entry->block_mapped, NULL);

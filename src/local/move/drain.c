@@ -22,28 +22,27 @@
 #define PATIENCE_NS	UINT64_C(1000000000)
 #define STEP_NS		1000000u
 
-/* Threads of the peer may still store into its other blocks: nothing waits for them. */
-static void withdraw_blocks(struct local *local, struct peer *peer)
-{
-	struct block *block;
-	unsigned at = 0;
-	uint32_t key;
-
-	while (grant_next_mapped(&peer->grants, &at, &key)) {
-		block = mr_block(local->mrs, key);
-		if (block)
-			block_withdraw(block);
-	}
-}
-
 /* Revoke the peer's access to ordinary memory of this process. */
 static void drain_revoke(struct local *local, struct peer *peer, uint32_t life)
 {
+	struct block *block;
+	unsigned at;
+	uint32_t key;
+
 	lock_acquire(&local->peers->lock);
 	if (atomic_load(&peer->life) == life && !peer->revoked) {
 		process_guard_shut(peer->guard);
 		peer->revoked = true;
-		withdraw_blocks(local, peer);
+		/*
+		 * Threads of the peer may still store into its other blocks: nothing waits for
+		 * them.
+		 */
+		at = 0;
+		while (grant_next_mapped(&peer->grants, &at, &key)) {
+			block = mr_block(local->mrs, key);
+			if (block)
+				block_withdraw(block);
+		}
 		log_warn("process %d has been accessing our memory for over a second (it may be "
 			 "stopped): sharing with it ends", (int)peer->memory.pid);
 	}
@@ -113,14 +112,18 @@ static bool end_grants(struct local *local, enum grant_kind kind, uint32_t name)
 	return ended;
 }
 
-/*
- * End the grants of all regions that are this block: peers ask for their keys again, and then copy.
- */
-static void end_grants_of_block(struct local *local, const struct block *block)
+/* The block is mapped by a peer that may resume at any time. */
+static void leave_block(struct local *local, struct block *block)
 {
+	int err;
 	uint32_t key;
 	unsigned i;
 
+	block_withdraw(block);
+	/*
+	 * End the grants of all regions that are this block: peers ask for their keys again, and
+	 * then copy.
+	 */
 	for (i = 0; i < CHANNELS_MAX; i++) {
 		struct peer *peer = atomic_load(&local->peers->peer[i]);
 		unsigned at = 0;
@@ -129,15 +132,6 @@ static void end_grants_of_block(struct local *local, const struct block *block)
 			if (mr_block(local->mrs, key) == block)
 				end_grants(local, GRANT_REGION, key);
 	}
-}
-
-/* The block is mapped by a peer that may resume at any time. */
-static void leave_block(struct local *local, struct block *block)
-{
-	int err;
-
-	block_withdraw(block);
-	end_grants_of_block(local, block);
 	err = block_make_private(block);
 	if (err)
 		log_warn("%zu bytes at %p cannot be made private, a stuck process may still write "

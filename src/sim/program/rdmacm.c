@@ -435,16 +435,6 @@ int sim_rdma_accept(struct rdma_cm_id *public, struct rdma_conn_param *param)
 	return 0;
 }
 
-/* The IP addresses of annex A11. */
-static void cm_write_ip(const struct sim_host *from, const struct sim_host *to, uint8_t out[IP_HEADER])
-{
-	memset(out, 0, IP_HEADER);
-	out[1] = 4 << 4;
-	put_be16(out + 2, CLIENT_PORT);
-	memcpy(out + 16, from->address + 12, 4);
-	memcpy(out + 32, to->address + 12, 4);
-}
-
 static void cm_request(struct sim_id *id)
 {
 	struct sim_host *host = id->cm->host, *peer = host->sim->host[!host->index];
@@ -459,7 +449,12 @@ static void cm_request(struct sim_id *id)
 	};
 
 	id->mtu = IBV_MTU_1024;
-	cm_write_ip(host, peer, data);
+	/* The IP addresses of annex A11. */
+	memset(data, 0, IP_HEADER);
+	data[1] = 4 << 4;
+	put_be16(data + 2, CLIENT_PORT);
+	memcpy(data + 16, host->address + 12, 4);
+	memcpy(data + 32, peer->address + 12, 4);
 	memcpy(request.local_gid, host->address, 16);
 	memcpy(request.remote_gid, peer->address, 16);
 	memcpy(request.address.local, host->address, 16);

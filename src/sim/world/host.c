@@ -395,22 +395,10 @@ static uint32_t host_or(uint32_t value, uint32_t otherwise)
 	return value ? value : otherwise;
 }
 
-static void host_queues(struct qp *qp, const struct qp_options *options)
-{
-	uint32_t sges = host_or(options->sges, 4);
-
-	sim_must(send_queue_init(&qp->sq, host_or(options->send_wrs, 64), sges,
-				     host_or(options->inline_bytes, 64)));
-	qp->cap.max_send_wr = qp->sq.size;
-	qp->cap.max_send_sge = qp->sq.max_sge;
-	qp->cap.max_inline_data = qp->sq.max_inline;
-	if (!qp->srq && qp_receives(qp))
-		sim_must(recv_queue_init(&qp->rq, host_or(options->recv_wrs, 64), sges));
-}
-
 struct qp *host_qp(struct sim_host *host, const struct qp_options *options)
 {
 	struct qp *qp = sim_need(calloc(1, sizeof(*qp)));
+	uint32_t sges;
 
 	if (host->qp_count == SIM_QPS_MAX)
 		abort();
@@ -431,7 +419,14 @@ struct qp *host_qp(struct sim_host *host, const struct qp_options *options)
 	qp->signal_all = options->signal_all;
 	qp->mtu = 1024;
 	qp_init_events(qp);
-	host_queues(qp, options);
+	sges = host_or(options->sges, 4);
+	sim_must(send_queue_init(&qp->sq, host_or(options->send_wrs, 64), sges,
+				     host_or(options->inline_bytes, 64)));
+	qp->cap.max_send_wr = qp->sq.size;
+	qp->cap.max_send_sge = qp->sq.max_sge;
+	qp->cap.max_inline_data = qp->sq.max_inline;
+	if (!qp->srq && qp_receives(qp))
+		sim_must(recv_queue_init(&qp->rq, host_or(options->recv_wrs, 64), sges));
 	sim_must(transport_init(qp));
 	qp->ports = 1;
 	qp->pkeys = 1;

@@ -49,51 +49,25 @@ static void flight_say(const struct flight *flight, const char *fate)
 	       flight->to->index, (unsigned long long)flight->number, line, *fate ? "  " : "", fate);
 }
 
-/* Flips bits that the ICRC covers: byte 4 of the BTH (FECN, BECN) is not. */
-static void flight_corrupt(struct flight *flight, uint8_t *data, size_t bytes)
-{
-	unsigned i;
-
-	for (i = 0; i < flight->corrupt_bits; i++) {
-		size_t at = sim_below(flight->sim, (uint32_t)bytes);
-
-		data[at == 4 ? 5 : at] ^= (uint8_t)(1u << sim_below(flight->sim, 8));
-	}
-}
-
 static void flight_launch(struct flight *flight, uint64_t delay_ns)
 {
 	size_t bytes = flight->bytes - flight->truncate_bytes;
 	struct sim_event event = { .kind = EVENT_ARRIVE, .host = flight->to, .from = flight->from,
 				   .at_ns = flight->sim->now_ns + delay_ns, .bytes = bytes };
+	unsigned i;
 
 	event.data = malloc(bytes ? bytes : 1);
 	if (!event.data)
 		abort();
 	memcpy(event.data, flight->data, bytes);
-	flight_corrupt(flight, event.data, bytes);
+	/* Flips bits that the ICRC covers: byte 4 of the BTH (FECN, BECN) is not. */
+	for (i = 0; i < flight->corrupt_bits; i++) {
+		size_t at = sim_below(flight->sim, (uint32_t)bytes);
+
+		event.data[at == 4 ? 5 : at] ^= (uint8_t)(1u << sim_below(flight->sim, 8));
+	}
 	event.damaged = memcmp(event.data, flight->data, bytes) || bytes != flight->bytes;
 	sim_event_add(flight->sim, event);
-}
-
-static void flight_decide(struct flight *flight)
-{
-	const struct sim_rates *rates = &flight->from->rates;
-	struct sim *sim = flight->sim;
-
-	flight->drop |= rates->partitioned || sim_chance(sim, rates->loss);
-	flight->copies += sim_chance(sim, rates->duplicate);
-	flight->delay_ns = rates->delay_ns;
-	if (rates->jitter_ns)
-		flight->delay_ns += sim_random(sim) % rates->jitter_ns;
-	if (sim_chance(sim, rates->reorder))
-		flight->delay_ns += sim_random(sim) % (rates->reorder_ns + 1);
-	if (sim_chance(sim, rates->corrupt))
-		flight->corrupt_bits = 1 + sim_below(sim, 3);
-	if (sim_chance(sim, rates->truncate))
-		flight->truncate_bytes = 1 + sim_below(sim, (uint32_t)flight->bytes);
-	if (sim->rule)
-		sim->rule(flight, sim->rule_argument);
 }
 
 static struct trace_record flight_record(const struct sim_host *from, const struct sim_host *to)
@@ -133,6 +107,8 @@ static void flight_send(struct sim_host *from, struct sim_host *to, uint8_t *dat
 	struct flight flight = { .sim = from->sim, .from = from, .to = to, .data = data,
 				 .bytes = bytes + ICRC_BYTES, .copies = 1, .drop = burst_lost };
 	struct icrc_header header = flight_header(from, to);
+	const struct sim_rates *rates;
+	struct sim *sim;
 
 	icrc_seal(&header, data, bytes);
 	flight.number = from->sim->sent++;
@@ -142,7 +118,21 @@ static void flight_send(struct sim_host *from, struct sim_host *to, uint8_t *dat
 		sim_fail(from->sim, "host %u sent a packet that does not parse", from->index);
 		return;
 	}
-	flight_decide(&flight);
+	rates = &flight.from->rates;
+	sim = flight.sim;
+	flight.drop |= rates->partitioned || sim_chance(sim, rates->loss);
+	flight.copies += sim_chance(sim, rates->duplicate);
+	flight.delay_ns = rates->delay_ns;
+	if (rates->jitter_ns)
+		flight.delay_ns += sim_random(sim) % rates->jitter_ns;
+	if (sim_chance(sim, rates->reorder))
+		flight.delay_ns += sim_random(sim) % (rates->reorder_ns + 1);
+	if (sim_chance(sim, rates->corrupt))
+		flight.corrupt_bits = 1 + sim_below(sim, 3);
+	if (sim_chance(sim, rates->truncate))
+		flight.truncate_bytes = 1 + sim_below(sim, (uint32_t)flight.bytes);
+	if (sim->rule)
+		sim->rule(&flight, sim->rule_argument);
 	if (trace_wants(TRACE_PACKETS))
 		flight_trace(&flight, qpn, note);
 	if (from->sim->verbose)

@@ -166,26 +166,10 @@ static struct sim_host *sim_next_timer(struct sim *sim, uint64_t *at_ns)
 	return host;
 }
 
-static void sim_step(struct sim *sim, struct sim_host *timer, uint64_t timer_ns, uint64_t event_ns)
-{
-	uint64_t at_ns = timer_ns <= event_ns ? timer_ns : event_ns;
-
-	if (at_ns > sim->now_ns)
-		sim->now_ns = at_ns;
-	if (timer_ns <= event_ns) {
-		sim->running = timer;
-		host_expire(timer);
-	} else {
-		struct sim_event event = sim_take_event(sim);
-
-		sim_handle(sim, &event);
-	}
-	if (sim->application)
-		sim->application(sim, sim->application_argument);
-}
-
 bool sim_run(struct sim *sim, uint64_t until_ns)
 {
+	uint64_t at_ns;
+
 	sim->stopped = false;
 	while (!sim->failed && !sim->stopped) {
 		uint64_t timer_ns, event_ns = sim->event_count ? sim->heap[0].at_ns : TIME_NEVER;
@@ -201,7 +185,19 @@ bool sim_run(struct sim *sim, uint64_t until_ns)
 		if (++sim->handled > sim->handled_max || next_ns > sim->end_ns)
 			sim_fail(sim, "does not terminate: %llu events, %llu packets",
 				 (unsigned long long)sim->handled, (unsigned long long)sim->sent);
-		sim_step(sim, timer, timer_ns, event_ns);
+		at_ns = timer_ns <= event_ns ? timer_ns : event_ns;
+		if (at_ns > sim->now_ns)
+			sim->now_ns = at_ns;
+		if (timer_ns <= event_ns) {
+			sim->running = timer;
+			host_expire(timer);
+		} else {
+			struct sim_event event = sim_take_event(sim);
+
+			sim_handle(sim, &event);
+		}
+		if (sim->application)
+			sim->application(sim, sim->application_argument);
 	}
 	return !sim->failed;
 }

@@ -136,6 +136,23 @@ static void window_close(bool cut) REQUIRES(the_file.lock)
 }
 
 /*
+ * To the end of a window of @bytes at @base: its place on the disk first, which takes long, then the head of the
+ * @filler at @end, and the end of it with the size. A kill leaves whole blocks, or a filler that the file ends in.
+ */
+static int file_extend(uint64_t base, size_t bytes, uint64_t end, const uint32_t filler[2])
+	REQUIRES(the_file.lock)
+{
+	int fd = the_file.fd;
+
+	if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)base, (off_t)bytes))
+		return errno;
+	if (filler[1] < FILLER_LEAST)
+		return ftruncate(fd, (off_t)(base + bytes)) ? errno : 0;
+	return pwrite(fd, filler, 8, (off_t)end) != 8 || pwrite(fd, &filler[1], 4, (off_t)(base + bytes - 4)) != 4 ?
+	       errno : 0;
+}
+
+/*
  * A window that begins with the page in which the last block ends, of @bytes, or of less: as the limit and the
  * disk have it. 0 or errno.
  */
@@ -146,15 +163,22 @@ static int window_move(size_t bytes) REQUIRES(the_file.lock)
 	uint64_t most = (end + the_file.left - base) & ~(uint64_t)3;
 	uint32_t filler[2] = { FILLER, 0 };
 	uint8_t *window;
+	int err;
 
 	bytes = bytes < most ? bytes : most;
+	filler[1] = (uint32_t)(base + bytes - end);
 	call_shield();
-	if (fallocate(the_file.fd, 0, (off_t)base, (off_t)bytes))
-		return errno;
+	err = file_extend(base, bytes, end, filler);
+	if (err)
+		return err;
 	window = fail_now(FAIL_MMAP) ? MAP_FAILED :
 		 mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, the_file.fd, (off_t)base);
-	if (window == MAP_FAILED)
-		return errno;
+	if (window == MAP_FAILED) {
+		err = errno;
+		if (!the_file.is_mapped && ftruncate(the_file.fd, (off_t)end))
+			log_warn("the end of the trace is not cut off: %m");
+		return err;
+	}
 	if (the_file.is_mapped)
 		munmap(the_file.buffer, the_file.room);
 	the_file.is_mapped = true;
@@ -162,11 +186,6 @@ static int window_move(size_t bytes) REQUIRES(the_file.lock)
 	the_file.base = base;
 	the_file.room = bytes;
 	the_file.used = end - base;
-	filler[1] = (uint32_t)(the_file.room - the_file.used);
-	if (filler[1] >= FILLER_LEAST) {
-		put_bytes(the_file.room - 4, &filler[1], 4);
-		put_bytes(the_file.used, filler, sizeof(filler));
-	}
 	return 0;
 }
 

@@ -53,16 +53,25 @@ static void a_bit_error_rate_moves_counters_as_the_rate_is(void **unused)
 		assert_int_equal(count(&world, end ? HOST1 : SW1, 1, "LinkErrorRecoveryCounter"), 0);
 	}
 	assert_int_equal(count(&world, SW1, 2, "SymbolErrorCounter"), 0);
-	/* In small steps it is the same. */
+	/* In small steps it is the same, whoever looks after each. */
 	assert_int_equal(fabric_set_bit_errors(world.fabric, SW1, 1, 1e-8, world.now_us), 0);
-	for (unsigned i = 0; i < 1000; i++)
+	for (unsigned i = 0; i < 1000; i++) {
 		pass_time(&world, SECOND / 100);
+		count(&world, SW1, 1, "SymbolErrorCounter");
+	}
 	assert_in_range(count(&world, SW1, 1, "SymbolErrorCounter"), 10009, 10012);
 	assert_in_range(count(&world, SW1, 1, "LinkErrorRecoveryCounter"), 1, 2);	/* 1/6 a second */
+	/* Each step leaves a part of an error behind, and no part is lost. */
+	assert_int_equal(fabric_set_bit_errors(world.fabric, SW1, 1, 1.5e-9, world.now_us), 0);
+	for (unsigned i = 0; i < 1000; i++) {
+		pass_time(&world, SECOND / 100);
+		count(&world, SW1, 1, "SymbolErrorCounter");
+	}
+	assert_in_range(count(&world, SW1, 1, "SymbolErrorCounter"), 11509, 11512);
 	assert_int_equal(count(&world, SW1, 1, "LinkDownedCounter"), 0);
 	assert_int_equal(fabric_set_bit_errors(world.fabric, HOST1, 1, 0, world.now_us), 0);
 	pass_time(&world, 100 * SECOND);
-	assert_in_range(count(&world, SW1, 1, "SymbolErrorCounter"), 10009, 10012);
+	assert_in_range(count(&world, SW1, 1, "SymbolErrorCounter"), 11509, 11512);
 	assert_int_equal(fabric_set_bit_errors(world.fabric, SW1, 1, 0.1, world.now_us), EINVAL);
 	assert_int_equal(fabric_set_bit_errors(world.fabric, SW1, 1, -1, world.now_us), EINVAL);
 	assert_int_equal(fabric_set_bit_errors(world.fabric, SW1, 4, 1e-9, world.now_us), ENOENT);
@@ -198,6 +207,12 @@ static void what_is_held_stays_whatever_a_manager_sets(void **unused)
 	assert_int_equal(fabric_pkey(world.fabric, HOST2, 1, 0), 0x8007);
 	assert_int_equal(fabric_pkey(world.fabric, HOST2, 1, 1), 0x8005);
 	assert_int_equal(fabric_hold_pkey(world.fabric, HOST2, 1, 999, 1), EINVAL);
+	/* And another place of the table, by itself. */
+	assert_int_equal(fabric_hold_pkey(world.fabric, HOST2, 1, 2, 0x8009), 0);
+	assert_int_equal(test_smp(&world, "12", MAD_METHOD_SET, 0x16, 0, keys), 0);
+	assert_int_equal(fabric_pkey(world.fabric, HOST2, 1, 0), 0x8007);
+	assert_int_equal(fabric_pkey(world.fabric, HOST2, 1, 2), 0x8009);
+	assert_int_equal(fabric_hold_pkey(world.fabric, HOST2, 1, 2, FABRIC_RELEASE), 0);
 	assert_int_equal(fabric_hold_pkey(world.fabric, HOST2, 1, 0, FABRIC_RELEASE), 0);
 	assert_int_equal(test_smp(&world, "12", MAD_METHOD_SET, 0x16, 0, keys), 0);
 	assert_int_equal(fabric_pkey(world.fabric, HOST2, 1, 0), 0xffff);

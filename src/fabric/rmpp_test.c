@@ -217,6 +217,28 @@ static void what_cannot_be_right_is_refused(void **unused)
 	free(message);
 }
 
+/* Its last ACK may be lost: whatever comes then has the same answer, and changes nothing. */
+static void a_message_that_is_whole_stays_as_it_is(void **unused)
+{
+	uint8_t *message = message_make(SA_OFFSET + 10, SA_OFFSET), mad[MAD_BYTES], answer[MAD_BYTES];
+	struct rmpp_receiver receiver;
+	struct rmpp_sender sender;
+
+	rmpp_send_begin(&sender, message, SA_OFFSET + 10, SA_OFFSET);
+	assert_true(rmpp_send_next(&sender, mad));
+	rmpp_receive_begin(&receiver, SA_OFFSET);
+	assert_int_equal(rmpp_receive_input(&receiver, mad, answer), RMPP_COMPLETE);
+	assert_int_equal(rmpp_receive_input(&receiver, mad, answer), RMPP_ANSWER);
+	mad[RMPP_FLAGS] = RMPP_ACTIVE;
+	put_be32(mad + RMPP_SEGMENT, 2);
+	assert_int_equal(rmpp_receive_input(&receiver, mad, answer), RMPP_ANSWER);
+	assert_int_equal(answer[RMPP_TYPE], RMPP_ACK);
+	assert_int_equal(get_be32(answer + RMPP_SEGMENT), 1);
+	assert_int_equal(rmpp_receive_bytes(&receiver), SA_OFFSET + 10);
+	rmpp_receive_end(&receiver);
+	free(message);
+}
+
 static void an_ack_of_what_was_not_sent_is_refused_and_an_old_one_is_not(void **unused)
 {
 	size_t bytes = SA_OFFSET + 100 * SA_DATA;
@@ -271,6 +293,7 @@ int main(void)
 		cmocka_unit_test(segments_may_come_in_any_order),
 		cmocka_unit_test(what_cannot_be_right_is_refused),
 		cmocka_unit_test(an_ack_of_what_was_not_sent_is_refused_and_an_old_one_is_not),
+		cmocka_unit_test(a_message_that_is_whole_stays_as_it_is),
 		cmocka_unit_test(a_message_without_end_is_stopped),
 	};
 

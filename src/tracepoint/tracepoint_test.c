@@ -125,11 +125,18 @@ static void a_call_has_the_time_of_its_beginning_unless_it_took_long(void **stat
 	assert_int_equal(record.time_ns, 9);
 }
 
+static void put_u16(uint8_t *place, size_t number)
+{
+	const uint16_t value = (uint16_t)number;
+
+	memcpy(place, &value, sizeof(value));
+}
+
 /* A process may write anything into its share. */
 static void bytes_that_are_no_record_are_refused(void **state)
 {
 	uint64_t seed = 1;
-	uint8_t data[TRACEPOINT_BYTES];
+	uint8_t data[TRACEPOINT_BYTES], large[4 * TRACEPOINT_BYTES];
 	char members[TRACEPOINT_BYTES];
 	struct tracepoint_record record;
 
@@ -147,6 +154,14 @@ static void bytes_that_are_no_record_are_refused(void **state)
 		data[1] = 0;
 		assert_true(tracepoint_members(data, bytes, members) < sizeof(members));
 	}
+	/* A text of more than any record has: of explain the second field, behind one that is not there. */
+	memset(large, 'x', sizeof(large));
+	put_u16(large, TRACEPOINT_OF_explain);
+	large[2] = 0;
+	put_u16(large + 3, sizeof(large) - 5);
+	assert_int_equal(tracepoint_members(large, sizeof(large), members), 0);
+	put_u16(large + 3, TRACEPOINT_BYTES);
+	assert_int_equal(tracepoint_members(large, sizeof(large), members), 0);
 }
 
 /* Also where quotes of JSON make it too long, and never in the middle of one. */

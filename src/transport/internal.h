@@ -321,8 +321,6 @@ void completer_retire(struct qp_call *call) REQUIRES(call->qp->lock);
 
 void responder_reset(struct qp *qp) REQUIRES(qp->lock);
 enum drop responder_receive(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock);
-/* A request was marked by a congested switch: the next answer says so. */
-void responder_is_marked(struct qp_call *call) REQUIRES(call->qp->lock);
 /*
  * Write READ responses and atomic results that are due, and an ACK that had to wait; true when none
  * is left. Requests follow, then the ACK: it is not longer than any request, so that a reply leaves

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a QP that has met loss knows more than others: what its peer lacks (repair.h), and what came
- * early from it (early.h). Nearly all QPs never need it, so it is no part of a QP, but comes from a
- * pool of the process when it is needed first, and goes back when the QP is reset. The pool also
- * has the places of requests that came early. Both are bounded, and their memory is not touched
- * before something is lost. What finds the pool used up is repaired by going back, as beside other
- * implementations.
+ * What a QP that has met loss or congestion knows more than others: what its peer lacks (repair.h),
+ * and what came early from it (early.h). Nearly all QPs never need it, so it is no part of a QP,
+ * but comes from a pool of the process when it is needed first, and goes back when the QP is reset.
+ * The pool also has the places of requests that came early. Both are bounded, and their memory is
+ * not touched before something is lost. What finds the pool used up is repaired by going back, as
+ * beside other implementations.
  */
 #ifndef VERBATIM_TRANSPORT_RECOVERY_H
 #define VERBATIM_TRANSPORT_RECOVERY_H
@@ -44,9 +44,16 @@ struct early {
 	uint64_t since_ns;		/* of the gap: when something was held behind it first */
 };
 
+/* Marks of congested switches: the peer is told (congestion.h). */
+struct notice {
+	bool due;
+	uint64_t sent_ns;		/* the last CNP; 0: none was */
+};
+
 struct recovery {
 	struct repair repair;
 	struct early early;
+	struct notice notice;
 	uint16_t next;			/* in the pool: 1 + number of the next free one */
 };
 

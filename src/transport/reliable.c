@@ -3,6 +3,7 @@
  * The services RC and XRC: a requester (requester.c, completer.c) and a responder (responder.c) in
  * each QP. The responder comes first: its answers are what the peer waits for.
  */
+#include "transport/congestion.h"
 #include "transport/early.h"
 #include "transport/service.h"
 
@@ -15,11 +16,21 @@ static enum drop rc_receive(struct qp_call *call, const struct packet *packet,
 			    const struct rx_info *info)
 	REQUIRES(call->qp->lock)
 {
-	if (opcode_is_response(packet->op))
-		return completer_receive(call, packet);
-	if (info->ecn_marked)
-		responder_is_marked(call);
-	return responder_receive(call, packet);
+	enum drop why;
+
+	if (!opcode_is_response(packet->op)) {
+		if (info->ecn_marked)
+			congestion_marked(call);
+		return responder_receive(call, packet);
+	}
+	why = completer_receive(call, packet);
+	/* ACKs are no load: a mark on one says nothing of what we send, nor of what the peer may. */
+	if (!why && info->ecn_marked && packet->op->verb == VERB_RESPONSE) {
+		congestion_marked(call);
+		if (call->qp->path)
+			path_reduce(call->qp->path, PATH_CONGESTED, call->now_ns);
+	}
+	return why;
 }
 
 /* A response to a receiver, or a request to a sender, is dropped. */
@@ -36,6 +47,7 @@ static void reliable_transmit(struct transmit *transmit) REQUIRES(transmit->call
 {
 	bool answered = responder_transmit(transmit);
 
+	congestion_transmit(transmit);
 	requester_transmit(transmit);
 	if (!answered)
 		return;

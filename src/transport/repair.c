@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "transport/congestion.h"
+
 /* ---- asking ---- */
 
 /* Slot 0 is never a Verbatim process. Through memory nothing is lost. */
@@ -78,6 +80,7 @@ enum drop repair_answered(struct qp *qp, uint32_t psn)
 		return DROP_RESPONSE;
 	repair->state = REPAIR_YES;
 	repair->asks = 0;
+	congestion_answers(qp);
 	return DROP_NONE;
 }
 

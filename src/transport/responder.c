@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "transport/ack_hold.h"
+#include "transport/congestion.h"
 #include "transport/early.h"
 #include "transport/internal.h"
 #include "wire/aeth.h"
@@ -163,14 +164,6 @@ static bool responder_first_is_wrong(struct qp_call *call, const struct packet *
 	return ahead < 0 || responder->strange_count == STRANGE_PSN_TIMES;
 }
 
-void responder_is_marked(struct qp_call *call)
-{
-	count(call, COUNTER_RX_ECN);
-	if (!call->qp->responder.echo_congestion)
-		count(call, COUNTER_TX_BECN);
-	call->qp->responder.echo_congestion = true;
-}
-
 /* The packet in sequence. */
 static enum drop responder_execute(struct qp_call *call, const struct packet *packet)
 	REQUIRES(call->qp->lock)
@@ -237,7 +230,7 @@ enum drop responder_receive(struct qp_call *call, const struct packet *packet)
 
 	lock_alias(&qp->lock);
 	if (packet->fecn)
-		responder_is_marked(call);
+		congestion_marked(call);
 	if (ahead)
 		first_is_wrong = responder_first_is_wrong(call, packet, ahead);
 	if (ahead < 0) {
@@ -272,7 +265,7 @@ static bool holds_ack(const struct responder *responder)
 
 bool responder_ready(const struct qp *qp)
 {
-	return early_ready(qp) ||
+	return early_ready(qp) || congestion_ready(qp) ||
 	       (responder_owes(qp) && (qp->responder.active_count || !holds_ack(&qp->responder)));
 }
 

@@ -282,11 +282,19 @@ class Topology:
         for namespace in self.namespaces:
             namespace.close()
 
-    @contextlib.contextmanager
     def loss(self, percent):
         """Drop RoCE packets at random where they come in, so that no sender sees an error. Yields
         a function that says how many were dropped so far (a batch of GSO counts as one)."""
-        rule = f'udp dport 4791 numgen random mod 1000 < {int(percent * 10)} counter drop'
+        return self.filtered(f'udp dport 4791 numgen random mod 1000 < {int(percent * 10)} counter drop')
+
+    def marks(self, percent):
+        """As a congested switch: mark (ECN) RoCE packets over IPv4 that say that they may be marked."""
+        return self.filtered(f'udp dport 4791 ip ecn ect0 numgen random mod 1000 < {int(percent * 10)} counter '
+                             'ip ecn set ce')
+
+    @contextlib.contextmanager
+    def filtered(self, rule):
+        """With that rule where packets come in; yields a function that counts the packets of it."""
         variables = self.server.lab.variables
         before = dict(variables)
         variables['VERBATIM_MEMORY'] = 'off'    # on one host nothing would reach the filter
@@ -296,14 +304,14 @@ class Topology:
                                '{ type filter hook prerouting priority -300; }; '
                                f'add rule inet loss in {rule}')
         except Failure as why:
-            raise Skip(f'nftables cannot drop at random here: {why}')
+            raise Skip(f'nftables cannot do that at random here: {why}')
 
-        def dropped():
+        def counted():
             words = ' '.join(n.call('nft', 'list table inet loss')
                              for n in self.namespaces).split()
             return sum(int(words[i + 1]) for i, w in enumerate(words) if w == 'packets')
         try:
-            yield dropped
+            yield counted
         finally:
             variables.clear()
             variables.update(before)

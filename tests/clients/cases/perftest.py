@@ -175,6 +175,28 @@ def lossy_unreliable(topology, tool, options):
             raise Failure(f'{program.crashed()}\n{pair.report()}')
 
 
+def repaired(topology):
+    """What was lost is sent again, and little else: only the first loss is repaired by going back."""
+    with topology.loss(1) as dropped:
+        data = trace_of(topology, 'ib_write_bw -F -s 65536 -n 1000')
+        if not dropped():
+            raise Failure('nothing was dropped: this proves nothing')
+    sent, needed = data.count(WRITE_MIDDLE), 1000 * (65536 // topology.mtu - 2)
+    if not data.count(GAPS) or not needed <= sent < 1.2 * needed:
+        raise Failure(f'{sent} packets for {needed}; {data.count(GAPS)} that ask or tell of gaps')
+
+
+def marked(topology):
+    """Marks of the network (ECN) come back to the sender as CNPs, with the bytes that adapters expect."""
+    with topology.marks(5) as marks:
+        data = trace_of(topology, 'ib_write_bw -F -s 65536 -n 1000 --tclass=2')
+        if not marks():
+            raise Failure('nothing was marked: this proves nothing')
+    cnps = len(re.findall(CNP, data, re.S))
+    if not cnps:
+        raise Failure(f'{marks()} packets were marked, and no CNP came')
+
+
 def without_odp(topology):
     """The device does not claim on-demand paging: whoever insists on it is told so at the start."""
     pair = run_pair(topology, words('ib_write_bw -F --odp -n 200'), timeout=20)
@@ -183,6 +205,9 @@ def without_odp(topology):
             raise Failure('no refusal\n' + pair.report())
 
 
+WRITE_MIDDLE = b'\x07\x40\xff\xff'
+GAPS = b'\xc0\x40\xff\xff'           # of a code for manufacturers, as src/wire/gaps.h has it
+CNP = rb'\x81\x40\xff\xff\x40...\0{20}'        # BECN, no PSN, 16 bytes of zeros
 WRITE_ONLY = b'\x0a\x40\xff\xff'      # RC WRITE Only, migrated, P_Key 0xffff
 
 
@@ -239,6 +264,9 @@ def cases(topology):
         quick = number in (0, 3, 5, 7, 8) and topology.name == 'veth1500'
         yield Case(f'{tool} {options} with 1 % loss',
                    lambda t=tool, o=options: lossy(topology, t, o), quick)
+    if topology.name.startswith('veth'):
+        yield Case('ib_write_bw with 1 % loss: what is sent again', lambda: repaired(topology), False)
+        yield Case('ib_write_bw with 5 % marked: CNPs', lambda: marked(topology), False)
     for tool, options in LOSSY_UNRELIABLE:
         yield Case(f'{tool} {options} with 1 % loss does not crash',
                    lambda t=tool, o=options: lossy_unreliable(topology, t, o), False)

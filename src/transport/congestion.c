@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Marks of congested switches, and the notifications that answer them. See congestion.h. */
+#include "transport/congestion.h"
+
+#define ECN_BITS	0x03u
+#define ECN_ECT_0	0x02u		/* RFC 3168: the sender's transport hears of marks */
+
+static struct notice *notice_of(struct qp *qp) REQUIRES(qp->lock)
+{
+	struct recovery *recovery = qp->route.link == ROUTE_ROCE_V2 ? recovery_need(qp) : NULL;
+
+	return recovery ? &recovery->notice : NULL;
+}
+
+void congestion_marked(struct qp_call *call)
+{
+	struct notice *notice = notice_of(call->qp);
+	struct responder *responder = &call->qp->responder;
+
+	count(call, COUNTER_RX_ECN);
+	if (notice) {
+		notice->due |= !notice->sent_ns ||
+			       call->now_ns - notice->sent_ns >= CONGESTION_CNP_NS;
+		return;
+	}
+	if (!responder->echo_congestion)
+		count(call, COUNTER_TX_BECN);
+	responder->echo_congestion = true;
+}
+
+void congestion_answers(struct qp *qp)
+{
+	if (!(qp->route.traffic_class & ECN_BITS))
+		qp->route.traffic_class |= ECN_ECT_0;
+}
+
+void congestion_transmit(struct transmit *transmit)
+{
+	struct qp *qp = transmit->call->qp;
+	struct route route = qp->route;
+	struct packet packet;
+	struct notice *notice;
+
+	lock_alias(&qp->lock);
+	if (!congestion_ready(qp) || !transmit_has_room(transmit))
+		return;
+	notice = &recovery_of(qp)->notice;
+	notice->due = false;
+	notice->sent_ns = transmit->call->now_ns;
+	/* Nobody answers a mark on it. */
+	route.traffic_class &= (uint8_t)~ECN_BITS;
+	packet_begin(qp, &packet, OPCODE_CNP, 0);
+	packet.becn = true;
+	count(transmit->call, COUNTER_TX_CNP);
+	transmit_packet(transmit, &packet, &route);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Congestion of the network: a switch marks packets (ECN), who receives one tells the sender by a
+ * congestion notification (CNP, RoCEv2 annex A17.9), and the sender sends less.
+ *
+ * As notification point (RC and XRC): marks on requests and READ responses are answered by a CNP,
+ * at most one in CONGESTION_CNP_NS for a QP, whoever the peer is. By another link than RoCEv2, or
+ * when the pool of recovery.h is used up, the next ACK has BECN instead.
+ *
+ * As reaction point: a CNP, or BECN, halves the window of the path (path.h), once in a round trip;
+ * so does a mark on a READ response, since what the peer may send is what was asked for.
+ *
+ * Packets may be marked (ECT) when the application's traffic class says so, and when the peer is
+ * known to be a Verbatim (repair.h), which answers marks. Others may ignore them, as rxe does: to
+ * those a lost packet says more.
+ */
+#ifndef VERBATIM_TRANSPORT_CONGESTION_H
+#define VERBATIM_TRANSPORT_CONGESTION_H
+
+#include "transport/internal.h"
+#include "transport/recovery.h"
+
+#define CONGESTION_CNP_NS	50000u
+
+/* A packet of the peer was marked. */
+void congestion_marked(struct qp_call *call) REQUIRES(call->qp->lock);
+/* Packets to this peer may be marked, unless the application has an opinion. */
+void congestion_answers(struct qp *qp) REQUIRES(qp->lock);
+
+/* Is a CNP to be written? */
+static inline bool congestion_ready(const struct qp *qp) REQUIRES(qp->lock)
+{
+	const struct recovery *recovery = recovery_of(qp);
+
+	return recovery && recovery->notice.due;
+}
+
+void congestion_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock);
+
+#endif

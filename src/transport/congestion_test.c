@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Marks of congested switches: who is told, how often, and what the one who is told does. */
+#include "transport/congestion.h"
+#include "transport/test_support.h"
+
+static struct station *congestion_station(void)
+{
+	struct station *s = station_rts(IBV_QPT_RC);
+
+	station_holds(s);
+	return s;
+}
+
+static void receive_marked(struct station *s, uint8_t code, uint32_t psn, size_t bytes)
+{
+	s->info.ecn_marked = true;
+	receive_data(s, code, psn, bytes);
+	s->info.ecn_marked = false;
+}
+
+/* As annex A17 has it: BECN, no PSN, 16 bytes of zeros, and nothing that may be marked itself. */
+static void expect_cnp(struct station *s, unsigned index)
+{
+	static const uint8_t zeros[16];
+	struct packet packet = sent(s, index);
+	const struct tx_packet *entry = &s->batch->packet[index];
+
+	expect_sent(s, index, OPCODE_CNP, 0);
+	assert_true(packet.becn);
+	assert_false(packet.fecn);
+	assert_false(packet.echo.present);
+	assert_int_equal(entry->bytes, BTH_BYTES + 16);
+	assert_memory_equal(s->batch->data + entry->offset + BTH_BYTES, zeros, sizeof(zeros));
+	assert_int_equal(entry->route.traffic_class & 3, 0);
+}
+
+static void a_mark_on_a_request_is_answered_by_a_cnp(void **state)
+{
+	struct station *s = congestion_station();
+
+	receive_marked(s, OPCODE_RC_WRITE_ONLY, PEER_PSN, 8);
+	assert_int_equal(transmit(s), 2);
+	expect_cnp(s, 0);
+	expect_sent(s, 1, OPCODE_RC_ACKNOWLEDGE, PEER_PSN);
+	assert_false(sent(s, 1).becn);
+	assert_int_equal(station_counter(s, COUNTER_RX_ECN), 1);
+	assert_int_equal(station_counter(s, COUNTER_TX_CNP), 1);
+	assert_int_equal(station_counter(s, COUNTER_TX_BECN), 0);
+	station_free(s);
+}
+
+static void many_marks_make_one_cnp_in_an_interval(void **state)
+{
+	struct station *s = congestion_station();
+	unsigned cnps = 0, i;
+
+	s->qp.route.traffic_class = 0x42;
+	for (i = 0; i < 100; i++) {
+		receive_marked(s, OPCODE_RC_WRITE_ONLY, PEER_PSN + i, 8);
+		if (transmit(s) == 2) {
+			expect_cnp(s, 0);
+			assert_int_equal(s->batch->packet[0].route.traffic_class, 0x40);
+			cnps++;
+		}
+		s->now_ns += CONGESTION_CNP_NS / 10;
+	}
+	assert_int_equal(cnps, 10);
+	assert_int_equal(station_counter(s, COUNTER_RX_ECN), 100);
+	station_free(s);
+}
+
+/* The requester asked for them: it is told by its own window, and so is the one who sends them. */
+static void a_mark_on_a_read_response_means_to_ask_for_less(void **state)
+{
+	struct station *s = congestion_station();
+	uint32_t window = s->qp.path->window_bytes;
+
+	post(s, IBV_WR_RDMA_READ, 1, MTU);
+	transmit(s);
+	receive_marked(s, OPCODE_RC_READ_RESPONSE_ONLY, OUR_PSN, MTU);
+	assert_true(s->qp.path->window_bytes <= window / 2 + MTU);
+	assert_int_equal(transmit(s), 1);
+	expect_cnp(s, 0);
+	station_free(s);
+}
+
+static void marks_on_acks_and_late_responses_mean_nothing(void **state)
+{
+	struct station *s = congestion_station();
+	uint32_t window;
+
+	post(s, IBV_WR_RDMA_WRITE, 1, 8);
+	transmit(s);
+	s->info.ecn_marked = true;
+	receive_ack(s, OUR_PSN);
+	window = s->qp.path->window_bytes;
+	receive_data(s, OPCODE_RC_READ_RESPONSE_ONLY, OUR_PSN - 5, 8);
+	assert_int_equal(s->qp.path->window_bytes, window);
+	assert_int_equal(station_counter(s, COUNTER_RX_ECN), 0);
+	expect_silence(s);
+	station_free(s);
+}
+
+/* No CNP there (or no room to remember one): the ACK says it, as IBTA's own congestion control has it. */
+static void by_other_links_the_ack_has_becn(void **state)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		struct station *s = congestion_station();
+
+		if (i)
+			s->recoveries->recoveries.used = RECOVERY_QPS;
+		else
+			s->qp.route.link = s->info.route.link = ROUTE_ROCE_V1;
+		receive_marked(s, OPCODE_RC_WRITE_ONLY, PEER_PSN, 8);
+		assert_int_equal(transmit(s), 1);
+		assert_true(sent(s, 0).becn);
+		assert_int_equal(station_counter(s, COUNTER_TX_BECN), 1);
+		assert_int_equal(station_counter(s, COUNTER_TX_CNP), 0);
+		station_free(s);
+	}
+}
+
+/* ECT(0), once the peer is known to answer marks; what the application chose stays. */
+static void packets_may_be_marked_where_marks_are_answered(void **state)
+{
+	static const uint8_t before[] = { 0, 0x68, 0x69 }, after[] = { 2, 0x6a, 0x69 };
+
+	for (unsigned i = 0; i < sizeof(before); i++) {
+		struct station *s = congestion_station();
+
+		s->qp.route.traffic_class = before[i];
+		post(s, IBV_WR_RDMA_WRITE, 1, 8);
+		assert_int_equal(transmit(s), 1);
+		receive_nak(s, OUR_PSN, AETH_NAK, NAK_SEQUENCE);
+		assert_int_equal(transmit(s), 2);
+		assert_int_equal(s->batch->packet[1].route.traffic_class, before[i]);
+		receive_gaps(s, GAPS_YES, OUR_PSN, 0);
+		post(s, IBV_WR_RDMA_WRITE, 2, 8);
+		assert_int_equal(transmit(s), 1);
+		assert_int_equal(s->batch->packet[0].route.traffic_class, after[i]);
+		station_free(s);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_mark_on_a_request_is_answered_by_a_cnp),
+		TEST(many_marks_make_one_cnp_in_an_interval),
+		TEST(a_mark_on_a_read_response_means_to_ask_for_less),
+		TEST(marks_on_acks_and_late_responses_mean_nothing),
+		TEST(by_other_links_the_ack_has_becn),
+		TEST(packets_may_be_marked_where_marks_are_answered),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

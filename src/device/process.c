@@ -74,6 +74,11 @@ static enum drop process_management(void *owner, const struct arrival *arrival, 
 	return qp1_receive(qp1, arrival, now_ns);
 }
 
+static int process_hand_over(void *owner, const uint8_t *mad, const struct datagram *datagram)
+{
+	return qp1_hand_over(&((struct hca *)owner)->qp1, mad, datagram);
+}
+
 static enum drop process_multicast(void *owner, const struct packet *packet, struct rx_info *info,
 				   uint64_t now_ns)
 {
@@ -233,6 +238,7 @@ static bool process_may_leave(void *owner, uint64_t now_ns)
 
 static const struct engine_ops engine_ops = {
 	.management = process_management,
+	.hand_over = process_hand_over,
 	.multicast = process_multicast,
 	.is_connected_to = process_is_connected_to,
 	.process_ends = process_send_final_acks,

@@ -15,6 +15,7 @@
  *	progress.c	one thread at a time receives and expires timers
  *	receive.c	where datagrams come from: sources, a round of which is rx_poll()
  *	rx.c, tx.c	from datagrams to packets, and back
+ *	out.c		the way out: links, addresses, ICRC, trace, send
  *	tx_run.c	one thread at a time transmits for a QP
  *	timers.c	deadlines of QPs
  *	deferred.c	event queues that are raised after the locks
@@ -63,6 +64,11 @@ struct arrival;
 struct engine_ops {
 	/* A packet to QP1 that can be taken. Returns why it was dropped, counted. */
 	enum drop (*management)(void *owner, const struct arrival *arrival, uint64_t now_ns);
+	/*
+	 * By any thread: a MAD of ours to an address of this host whose port another program has, straight to the
+	 * process that it is for. ECONNREFUSED: there is none; another errno: it is lost.
+	 */
+	int (*hand_over)(void *owner, const uint8_t *mad, const struct datagram *datagram);
 	/* Likewise. */
 	enum drop (*multicast)(void *owner, const struct packet *packet, struct rx_info *info, uint64_t now_ns);
 	/*
@@ -271,9 +277,6 @@ void progress_replied(struct engine *engine);
  * 0; EMFILE, ENFILE, explained in the name of @who.
  */
 int engine_open_sender(struct engine *engine, const struct route *route, uint32_t dest_qpn, const char *who);
-
-/* A management datagram, one packet, is about to leave by its link: a trace shows it. */
-void engine_trace_management(const struct engine *engine, const struct datagram *datagram);
 
 /* ---- tx_run.c ---- */
 

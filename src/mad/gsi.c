@@ -2,9 +2,8 @@
 /*
  * The consumer of QP1 (gsi.h): opening and closing, sending, claims on services and watches.
  *
- * A MAD is sent as one UD SEND Only, filled in as by Linux's rxe, through the same links as all
- * packets, so that faults and traces apply. This includes MADs to this process: only the port's
- * selector knows the receiver.
+ * A MAD is sent by the way of all packets (engine/out.h), so that faults and traces apply. This includes
+ * MADs to this process: only the port's selector knows the receiver.
  */
 #include "mad/gsi.h"
 
@@ -14,17 +13,11 @@
 
 #include "base/ip_addr.h"
 #include "mad/internal.h"
-#include "engine/injection.h"
-#include "engine/links.h"
+#include "engine/out.h"
 #include "engine/wake.h"
 #include "host/slot_watch.h"
 #include "link/udp.h"
 #include "platform/clock.h"
-#include "wire/icrc.h"
-#include "wire/opcode.h"
-#include "wire/psn.h"
-
-#define HOP_LIMIT		64u
 
 /* ---- opening and closing ---- */
 
@@ -163,57 +156,14 @@ static bool is_host_only(struct gsi *gsi, const uint8_t address[16])
 	return found;
 }
 
-static size_t gsi_write_packet(struct qp1 *qp1, const uint8_t mad[MAD_BYTES], uint16_t pkey,
-			       uint8_t out[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES])
-{
-	struct packet packet = { .op = opcode_get(OPCODE_UD_SEND_ONLY), .ack_request = true,
-				 .pkey = pkey, .dest_qpn = QPN_GSI,
-				 .psn = atomic_fetch_add(&qp1->psn, 1) & PSN_MASK,
-				 .deth = { .qkey = QKEY_GSI, .source_qpn = QPN_GSI },
-				 .payload = mad, .payload_bytes = MAD_BYTES };
-	size_t bytes = packet_write_headers(&packet, out);
-
-	memcpy(out + bytes, mad, MAD_BYTES);
-	return bytes + MAD_BYTES;
-}
-
 int qp1_transmit(struct qp1 *qp1, struct datagram *datagram, const uint8_t mad[MAD_BYTES])
 {
-	uint8_t data[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES];
-	uint16_t pkey = datagram->link == ROUTE_IB && datagram->pkey ? datagram->pkey : PKEY_DEFAULT;
-	size_t bytes = gsi_write_packet(qp1, mad, pkey, data);
-	struct link *link = links_find(qp1->engine, datagram);
-	struct icrc_header header;
-	unsigned sent = 0;
-	int err;
+	const struct out_mad out = {
+		.bytes = mad, .psn = atomic_fetch_add(&qp1->psn, 1),
+		.pkey = datagram->link == ROUTE_IB && datagram->pkey ? datagram->pkey : PKEY_DEFAULT,
+	};
 
-	if (!link)
-		return ENETUNREACH;
-	if (!datagram->link && !ip_addr_is_link_local(datagram->destination))
-		datagram->interface = 0;
-	if (!datagram->hop_limit)
-		datagram->hop_limit = HOP_LIMIT;
-	datagram->data = data;
-	datagram->bytes = bytes + ICRC_BYTES;
-	link->ops->prepare(link, datagram);
-	header = icrc_header_of(datagram, 0);
-	if (!link->ops->unsealed)
-		icrc_seal(&header, data, bytes);
-	if (!qp1->engine->injection)
-		engine_trace_management(qp1->engine, datagram);
-	else if (!injection_passes_management(qp1->engine, datagram))
-		return 0;
-	err = ECONNREFUSED;
-	if (!datagram->link && udp_address_is_taken(qp1->engine->udp, datagram->destination))
-		err = qp1_hand_over(qp1, mad, datagram);
-	if (err)
-		err = link->ops->send(link, datagram, 1, &sent);
-	if (err)
-		return err;
-	counter_add(qp1->engine->counters, COUNTER_TX_PACKETS, 1);
-	counter_add(qp1->engine->counters, COUNTER_TX_BYTES, datagram->bytes);
-	counter_add(qp1->engine->counters, COUNTER_TX_MAD, 1);
-	return 0;
+	return out_send_mad(qp1->engine, datagram, &out);
 }
 
 int gsi_send(struct gsi *gsi, const struct mad_address *to, const uint8_t mad[MAD_BYTES])

@@ -34,11 +34,6 @@ bool qp1_refuse(struct qp1 *qp1, const struct datagram *datagram, const uint8_t 
 /* deliver.c: 0; ECONNREFUSED: no other process owns it; another errno: it is lost. */
 int qp1_forward(struct qp1 *qp1, const struct cm_target *target, const struct datagram *datagram)
 	REQUIRES(qp1->engine->progress);
-/*
- * hand_over.c: one of ours to an address of this host whose port another program has: straight to the process
- * that it is for. ECONNREFUSED: there is none; another errno: it is lost.
- */
-int qp1_hand_over(struct qp1 *qp1, const uint8_t *mad, const struct datagram *datagram);
 /* What was forwarded with @err. Returns why it was dropped. */
 enum drop qp1_count_forwarded(struct qp1 *qp1, int err);
 /* Does this process serve what a request is for? */

@@ -50,6 +50,8 @@ void qp1_fini(struct qp1 *qp1);
 /* For struct engine_ops; a packet to QP1 that can be taken. */
 enum drop qp1_receive(struct qp1 *qp1, const struct arrival *arrival, uint64_t now_ns)
 	REQUIRES(qp1->engine->progress);
+/* As hand_over() of struct engine_ops: one of ours to an address of this host whose port another program has. */
+int qp1_hand_over(struct qp1 *qp1, const uint8_t *mad, const struct datagram *datagram);
 /*
  * Tells the consumers what has become of an interface: of each change, then once of all. Without
  * locks of the HCA.

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The way out (out.h): of a packet the link and the datagram, its ICRC, its line in a trace, and the
+ * send. QPs come by tx.c, faults on purpose by injection_send.c, QP1 by out_send_mad().
+ */
+#include "engine/out.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/ip_addr.h"
+#include "engine/injection.h"
+#include "engine/links.h"
+#include "engine/qp_table.h"
+#include "link/udp.h"
+#include "trace/trace.h"
+#include "wire/opcode.h"
+#include "wire/psn.h"
+
+/* How often a full socket buffer is waited for before packets are given up as lost. */
+#define SEND_TRIES	2000u
+#define HOP_LIMIT	64u		/* of management datagrams without another */
+
+static bool needs_scope(const uint8_t address[16])
+{
+	return ip_addr_is_multicast(address) || ip_addr_is_link_local_ipv6(address);
+}
+
+void out_address(struct datagram *datagram, const struct route *route, uint32_t dest_qpn)
+{
+	memset(datagram, 0, sizeof(*datagram));
+	memcpy(datagram->source, route->source, 16);
+	memcpy(datagram->destination, route->destination, 16);
+	datagram->link = route->link;
+	if (__builtin_expect(route_rows[route->link].arm == ROUTE_ARM_IB, 0)) {
+		datagram->ib = route->ib;
+	} else {
+		/* Other links than IP have no other way to know. */
+		if (needs_scope(route->destination) || route_rows[route->link].headers != ROUTE_HEADERS_UDP)
+			datagram->interface = route->roce.interface;
+		datagram->from_slot = route->roce.from_slot;
+	}
+	datagram->flow_label = route->flow_label;
+	datagram->traffic_class = route->traffic_class;
+	datagram->hop_limit = route->hop_limit;
+	/*
+	 * GRO merges packets of the same ports, and the port selector sees only the first: keep
+	 * slots apart.
+	 */
+	datagram->spread = qpn_slot(dest_qpn);
+}
+
+struct link *out_choose_link(struct engine *engine, const struct tx_packet *packet, uint32_t *channel)
+{
+	uint32_t slot = qpn_slot(packet->dest_qpn);
+
+	if (!packet->route.loopback)
+		return engine->links[packet->route.link];
+	if (engine_has_slot(engine, slot))
+		return engine->loopback;
+	*channel = local_channel(&engine->local, slot);
+	return *channel == LOCAL_NO_CHANNEL ? engine->links[ROUTE_ROCE_V2] : engine->local.channel_link;
+}
+
+struct icrc_header icrc_header_of(const struct datagram *datagram, unsigned segment)
+{
+	struct icrc_header header = { .ipv6 = !ip_addr_is_ipv4(datagram->source),
+				      .source_port = datagram->source_port,
+				      .destination_port = ROCE_UDP_PORT,
+				      .ip_id = (uint16_t)segment,
+				      .dont_fragment = true };
+	size_t skip = header.ipv6 ? 0 : 12;
+
+	memcpy(header.source, datagram->source + skip, 16 - skip);
+	memcpy(header.destination, datagram->destination + skip, 16 - skip);
+	return header;
+}
+
+/* Path without GSO: each packet is sealed and sent by itself. */
+static void out_send_apart(struct engine *engine, struct link *link, const struct datagram *run)
+{
+	struct icrc_header header = icrc_header_of(run, 0);
+	struct datagram one = *run;
+	size_t rest = run->bytes;
+
+	one.segment_bytes = 0;
+	for (; rest; rest -= one.bytes, one.data += one.bytes) {
+		one.bytes = rest < run->segment_bytes ? rest : run->segment_bytes;
+		icrc_seal(&header, one.data, one.bytes - ICRC_BYTES);
+		out_send(engine, link, &one, 1);
+	}
+}
+
+/* Send all, with a bounded wait for room; then the rest is lost, as on any wire. */
+void out_send(struct engine *engine, struct link *link, struct datagram *datagram, unsigned count)
+{
+	unsigned done = 0, sent, tries = 0;
+
+	while (done < count) {
+		int err = link->ops->send(link, datagram + done, count - done, &sent);
+
+		done += sent;
+		if (!err)
+			return;
+		if (err == EOPNOTSUPP) {
+			out_send_apart(engine, link, &datagram[done++]);
+			continue;
+		}
+		if (++tries > SEND_TRIES) {
+			drop_count(engine->counters, DROP_LINK, count - done);
+			return;
+		}
+		thread_yield();
+	}
+}
+
+static enum trace_path path_of(const struct engine *engine, const struct datagram *datagram,
+			       const struct link *way)
+{
+	return way == engine->loopback			? TRACE_LOOPBACK :
+	       way == links_find(engine, datagram)	? links_trace_path(datagram->link) :
+	       way == engine->links[ROUTE_ROCE_V2]	? TRACE_UDP : TRACE_RING;
+}
+
+void tx_trace_packet(const struct engine *engine, const struct tx_seen *seen, bool lost)
+{
+	const struct tx_note *note = seen->note;
+	struct trace_record record;
+
+	trace_record_init(&record, TRACE_IS_PACKET, seen->datagram);
+	record.path = (uint8_t)path_of(engine, seen->datagram, seen->way);
+	record.flags = TRACE_OUTBOUND | TRACE_DONT_FRAGMENT | (record.path == TRACE_UDP ? TRACE_HAS_ICRC : 0);
+	record.ip_id = (uint16_t)seen->segment;
+	record.qpn = seen->qpn;
+	record.drop = lost ? TRACE_DROP_FAULT : 0;
+	if (note) {
+		record.flags |= note->has_wr_id ? TRACE_HAS_WR_ID : 0;
+		record.state = note->state;
+		record.wr_id = note->wr_id;
+	}
+	if (note && note->has_wr_id && opcode_get(seen->data[0]))
+		record.retransmission = (uint16_t)trace_repetition(seen->qpn,
+								   get_be32(seen->data + 8) & PSN_MASK);
+	trace_packet(&record, seen->data, seen->bytes);
+}
+
+/* ---- one packet of a QP ---- */
+
+struct link *tx_prepare_one(struct engine *engine, struct tx_batch *batch, unsigned index,
+			    struct datagram *datagram)
+{
+	struct tx_packet *packet = &batch->packet[index];
+	uint32_t channel = 0;
+	struct link *way = out_choose_link(engine, packet, &channel);
+
+	out_address(datagram, &packet->route, packet->dest_qpn);
+	datagram->channel = (uint16_t)channel;
+	way->ops->prepare(way, datagram);
+	datagram->data = batch->data + packet->offset;
+	datagram->bytes = packet->bytes + ICRC_BYTES;
+	datagram->sealed = way == engine->loopback;
+	if (!way->ops->unsealed)
+		out_seal(datagram, datagram->data, packet->bytes, 0);
+	return way;
+}
+
+void tx_send_one(struct engine *engine, struct link *link, struct datagram *datagram)
+{
+	unsigned sent;
+
+	counter_add(engine->counters, COUNTER_TX_PACKETS, 1);
+	counter_add(engine->counters, COUNTER_TX_BYTES, datagram->bytes);
+	if (datagram->errors_wanted)
+		link->ops->send(link, datagram, 1, &sent);	/* a refusal would be one for ever */
+	else
+		out_send(engine, link, datagram, 1);
+}
+
+/* ---- of QP1 ---- */
+
+/* UD SEND Only, as Linux's rxe fills it in. Returns its bytes, with those of the ICRC. */
+static size_t out_write_mad(const struct out_mad *mad, uint8_t out[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES])
+{
+	struct packet packet = { .op = opcode_get(OPCODE_UD_SEND_ONLY), .ack_request = true,
+				 .pkey = mad->pkey, .dest_qpn = QPN_GSI, .psn = mad->psn & PSN_MASK,
+				 .deth = { .qkey = QKEY_GSI, .source_qpn = QPN_GSI },
+				 .payload = mad->bytes, .payload_bytes = MAD_BYTES };
+	size_t bytes = packet_write_headers(&packet, out);
+
+	memcpy(out + bytes, mad->bytes, MAD_BYTES);
+	return bytes + MAD_BYTES + ICRC_BYTES;
+}
+
+static void out_trace_mad(const struct engine *engine, const struct datagram *datagram)
+{
+	const struct tx_seen seen = { .datagram = datagram, .way = links_find(engine, datagram),
+				      .data = datagram->data, .bytes = datagram->bytes, .qpn = QPN_GSI };
+
+	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
+		tx_trace_packet(engine, &seen, false);
+}
+
+int out_send_mad(struct engine *engine, struct datagram *datagram, const struct out_mad *mad)
+{
+	uint8_t data[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES];
+	struct link *link = links_find(engine, datagram);
+	int err = ECONNREFUSED;
+	unsigned sent = 0;
+
+	if (!link)
+		return ENETUNREACH;
+	if (!datagram->link && !ip_addr_is_link_local(datagram->destination))
+		datagram->interface = 0;
+	if (!datagram->hop_limit)
+		datagram->hop_limit = HOP_LIMIT;
+	datagram->data = data;
+	datagram->bytes = out_write_mad(mad, data);
+	link->ops->prepare(link, datagram);
+	if (!link->ops->unsealed)
+		out_seal(datagram, data, datagram->bytes - ICRC_BYTES, 0);
+	if (!engine->injection)
+		out_trace_mad(engine, datagram);
+	else if (!injection_passes_management(engine, datagram))
+		return 0;
+	if (!datagram->link && udp_address_is_taken(engine->udp, datagram->destination))
+		err = engine->ops->hand_over(engine->owner, mad->bytes, datagram);
+	if (err)
+		err = link->ops->send(link, datagram, 1, &sent);
+	if (err)
+		return err;
+	counter_add(engine->counters, COUNTER_TX_PACKETS, 1);
+	counter_add(engine->counters, COUNTER_TX_BYTES, datagram->bytes);
+	counter_add(engine->counters, COUNTER_TX_MAD, 1);
+	return 0;
+}

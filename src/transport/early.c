@@ -72,13 +72,14 @@ static bool early_ends_gap(const struct qp *qp, uint32_t psn, uint16_t before)
 bool early_keep(struct qp_call *call, const struct packet *packet, int32_t ahead)
 {
 	struct qp *qp = call->qp;
-	struct recovery *recovery = recovery_of(qp);
+	struct recovery *recovery;
 	struct early *early;
 	struct early_place *place;
 	uint16_t before, number;
 	bool same;
 
 	lock_alias(&qp->lock);
+	recovery = recovery_of(qp);
 	if (!recovery || !recovery->early.wanted || ahead > (int32_t)GAPS_REACH)
 		return false;
 	early = &recovery->early;
@@ -198,10 +199,11 @@ static void early_report(struct transmit *transmit, const struct early *early)
 void early_transmit(struct transmit *transmit)
 {
 	struct qp *qp = transmit->call->qp;
-	struct recovery *recovery = recovery_of(qp);
+	struct recovery *recovery;
 	struct early *early;
 
 	lock_alias(&qp->lock);
+	recovery = recovery_of(qp);
 	if (!recovery)
 		return;
 	early = &recovery->early;

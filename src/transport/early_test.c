@@ -16,7 +16,7 @@ static struct station *early_station(void)
 	return s;
 }
 
-static uint16_t early_count(const struct station *s)
+static uint16_t early_count(const struct station *s) UNCHECKED_LOCKS
 {
 	return early_holds(&s->qp) ? recovery_of(&s->qp)->early.count : 0;
 }

@@ -56,11 +56,12 @@ void repair_stop(struct qp *qp)
 void repair_ask(struct transmit *transmit)
 {
 	struct qp *qp = transmit->call->qp;
-	struct repair *repair = &recovery_of(qp)->repair;
 	struct gaps gaps = { .kind = GAPS_ASK, .qpn = qp->number };
+	struct repair *repair;
 	struct packet packet;
 
 	lock_alias(&qp->lock);
+	repair = &recovery_of(qp)->repair;
 	if (!transmit_has_room(transmit))
 		return;
 	repair->ask_due = false;

@@ -5,6 +5,16 @@
 
 #define WRITES	8u
 
+static enum repair_state repair_state_of(const struct station *s) UNCHECKED_LOCKS
+{
+	return recovery_of(&s->qp)->repair.state;
+}
+
+static bool repair_goes_on(const struct station *s) UNCHECKED_LOCKS
+{
+	return repair_is_on(&s->qp);
+}
+
 /* WRITEs of one packet, WRITES of them, are under way. */
 static struct station *repair_station(void)
 {
@@ -35,7 +45,7 @@ static void at_the_first_loss_the_peer_is_asked(void **state)
 {
 	struct station *s = repair_asked_station();
 
-	assert_int_equal(recovery_of(&s->qp)->repair.state, REPAIR_YES);
+	assert_int_equal(repair_state_of(s), REPAIR_YES);
 	station_free(s);
 }
 
@@ -151,7 +161,7 @@ static void a_liar_is_the_slower_for_it(void **state)
 	/* It is silent for as long as is needed: all is sent again, and the peer asked anew. */
 	for (unsigned i = 0; i < 100 && !s->qp.requester.loss.hold; i++)
 		pass_time(s, 10 * MILLISECOND);
-	assert_false(repair_is_on(&s->qp));
+	assert_false(repair_goes_on(s));
 	receive_ack(s, OUR_PSN);
 	assert_true(transmit(s) >= WRITES - 1);
 	station_free(s);
@@ -184,7 +194,7 @@ static void answers_to_no_question_are_dropped(void **state)
 	receive_gaps(s, GAPS_REPORT, OUR_PSN, 1);		/* of who has not answered */
 	receive_gaps(s, GAPS_YES, OUR_PSN + 1, 0);		/* to another one */
 	expect_silence(s);
-	assert_int_equal(recovery_of(&s->qp)->repair.state, REPAIR_ASKED);
+	assert_int_equal(repair_state_of(s), REPAIR_ASKED);
 	station_free(s);
 }
 
@@ -201,7 +211,7 @@ static void who_does_not_answer_is_not_asked_for_ever(void **state)
 		asks += n - WRITES;
 	}
 	assert_int_equal(asks, REPAIR_ASKS);
-	assert_int_equal(recovery_of(&s->qp)->repair.state, REPAIR_NO);
+	assert_int_equal(repair_state_of(s), REPAIR_NO);
 	station_free(s);
 }
 
@@ -212,7 +222,7 @@ static void not_ready_ends_a_round(void **state)
 
 	receive_gaps(s, GAPS_REPORT, OUR_PSN, 1 | 4);
 	receive_nak(s, OUR_PSN, AETH_RNR, 1);
-	assert_false(repair_is_on(&s->qp));
+	assert_false(repair_goes_on(s));
 	expect_silence(s);
 	receive_gaps(s, GAPS_REPORT, OUR_PSN, 1 | 4);
 	expect_silence(s);

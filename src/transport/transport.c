@@ -325,7 +325,7 @@ static void fail_here(struct qp_call *call) REQUIRES(call->qp->lock)
 	struct qp *qp = call->qp;
 
 	requester_stop(call);
-	early_drop(qp);
+	early_drop(call->qp);
 	qp->responder.answer = ANSWER_NONE;
 	replay_drop(&qp->responder);
 	flush_sends(call);

@@ -277,7 +277,7 @@ static int word_route(struct room *room, int count, char **word, FILE *out)
 	}
 	if (lid_end(room, word[1], &question.node, &question.port, out))
 		return EINVAL;
-	/* A LID that no port has shows where it ends, too, that of a group its tree; of a port's LIDs this is meant. */
+	/* A LID that no port has shows where it ends, that of a group its tree; of a port's LIDs this is meant. */
 	if (console_number(word[2], 1, UINT16_MAX, &lid) &&
 	    fabric_find_node(room->fabric, word[2]) == FABRIC_NONE) {
 		question.dlid = (uint16_t)lid;

@@ -10,10 +10,14 @@ prints TAP, one line a group of cases. It runs where the suite was built, with n
                                                 status 0; a group is their first word
     judge.py unittest COMMAND EXPECTED          tests of Python's unittest in processes that write what they say
                                                 to files in $JUDGED, one each; a group is a module
+    judge.py gtest PROGRAM EXPECTED FILTER...   tests of googletest that one of the filters matches; a process runs
+                                                them until it hangs or ends, and another the rest; a group is
+                                                what stands before the name's slash
 
 EXPECTED has a line for each deviation: verdict (failed, hung, crashed), pattern of names, reason. A case is
 red when it deviates otherwise, when it passes though a line says that it does not, and so is a line that
-nothing matches. "unsteady" is for what depends on the test's own races: it may fail, and may pass.
+nothing matches. "unsteady" is for what depends on the test's own races: it may fail, and may pass. "slow=SECONDS"
+is no deviation: the limit of a case that takes longer than the others.
 With --verdicts FILE every verdict is written there as it falls, with the seconds it took.
 """
 import argparse
@@ -105,7 +109,7 @@ def mpi_cases(directory, part):
             yield Case('%s/%s:%d' % (part, words[0], number + 1), part), words[0], int(words[1]), settings
 
 
-def run_mpi(options):
+def run_mpi(options, expected):
     cases = []
     for part in options.part:
         where = os.path.join(options.directory, part)
@@ -119,7 +123,7 @@ def run_mpi(options):
             arguments = [value for key, value in settings if key == 'arg']
             command = shlex.split(options.mpiexec) + ['-n', str(ranks), './' + program] + arguments
             said, verdict = finish(start(command, where, env),
-                                   max(options.limit, int(words.get('timeLimit', 0))))
+                                   expected.limit(case.name) or max(options.limit, int(words.get('timeLimit', 0))))
             if 'resultTest' in words:    # of its status: the program is to end with an error
                 verdict = {'passed': 'failed', 'failed': 'passed', 'crashed': 'passed'}.get(verdict, verdict)
             elif verdict == 'passed' and not any(line.strip().lower() == 'no errors' for line in said):
@@ -128,13 +132,13 @@ def run_mpi(options):
     return cases
 
 
-def run_list(options):
+def run_list(options, expected):
     cases = []
     with open(options.file, encoding='ascii') as rows:
         for row in (row.strip() for row in rows if row.strip() and row[0] != '#'):
             cases.append(Case(row, os.path.basename(row.split()[0])))
             begin = time.monotonic()
-            said, verdict = finish(start(['bash', '-c', row]), options.limit)
+            said, verdict = finish(start(['bash', '-c', row]), expected.limit(row) or options.limit)
             cases[-1].end(verdict, begin, said)
     return cases
 
@@ -163,7 +167,7 @@ def unittest_verdicts(lines):
         yield name, 'crashed', said
 
 
-def run_unittest(options):
+def run_unittest(options, expected):
     """Of several processes that run the same tests, the worst verdict counts."""
     order = ('passed', 'skipped', 'failed', 'crashed')
     cases, begin = {}, time.monotonic()
@@ -183,6 +187,70 @@ def run_unittest(options):
     return list(cases.values())
 
 
+GTEST_LINE = re.compile(r'\[ +(RUN|OK|FAILED|SKIP|SKIPPED) +\] ?([^\s,]*)')
+GTEST_ENDS = {'OK': 'passed', 'FAILED': 'failed', 'SKIPPED': 'skipped'}
+GTEST_AT_ONCE = 400     # names of an argument
+
+
+def gtest_names(program, filters):
+    """SUITE.NAME of each, from lines that are a suite, or indented a name of it; comments follow."""
+    said = subprocess.run(shlex.split(program) + ['--gtest_list_tests', '--gtest_filter=' + ':'.join(filters)],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True).stdout
+    suite = None
+    for line in said.decode(errors='replace').splitlines():
+        word = line.split('#')[0].strip()
+        if word.endswith('.') and not line.startswith(' '):
+            suite = word
+        elif suite and line.startswith('  ') and word:
+            yield suite + word
+
+
+def run_some_gtest(options, expected, waiting):
+    """One process; takes the cases out of @waiting that it has ended."""
+    process = start(shlex.split(options.program) + ['--gtest_color=no',
+                     '--gtest_filter=' + ':'.join(list(waiting)[:GTEST_AT_ONCE])])
+    lines, case, last, verdict, said = Lines(process), None, None, None, []
+    begin = time.monotonic()
+    deadline = begin + options.limit
+    try:
+        while (line := lines.next(deadline)) is not None:
+            said.append(line)
+            found = GTEST_LINE.search(line)
+            word, name = found.groups() if found else (None, None)
+            if word == 'RUN' and name in waiting:
+                case, said, verdict, begin = waiting[name], [], None, time.monotonic()
+                deadline = begin + (expected.limit(name) or options.limit)
+            elif case and word == 'SKIP':       # UCX's word, of a test that then ends with OK
+                verdict = 'skipped'
+            elif case and word in GTEST_ENDS and name == case.name:
+                case.end(verdict or GTEST_ENDS[word], begin, said)
+                del waiting[name]
+                last, case, deadline = case, None, time.monotonic() + options.limit
+        died = process.wait(max(0.1, deadline - time.monotonic())) < 0 and 'crashed'
+    except (TimeoutError, subprocess.TimeoutExpired):
+        died = 'hung'
+    kill_session(process)
+    if case:
+        del waiting[case.name]
+        case.end(died or 'crashed', begin, said)
+    elif last and died:     # in what it does behind a case
+        last.end(died, begin, said)
+    return said
+
+
+def run_gtest(options, expected):
+    cases = [Case(name, name.split('/')[0].split('.')[0]) for name in gtest_names(options.program, options.filter)]
+    waiting = {case.name: case for case in cases}
+    while waiting:
+        before = len(waiting)
+        said = run_some_gtest(options, expected, waiting)
+        if len(waiting) == before:      # it does not get as far as a case
+            for case in waiting.values():
+                case.end('crashed', time.monotonic(), said)
+            break
+    return cases
+
+
 class Expected:
     """The rows of a file: verdict, pattern, reason."""
 
@@ -190,15 +258,22 @@ class Expected:
         with open(path, encoding='ascii') as rows:
             self.rows = [row.split(None, 2) for row in rows if row.strip() and row[0] != '#']
         for row in self.rows:
-            assert len(row) == 3 and row[0] in ('failed', 'hung', 'crashed', 'unsteady'), '%s: %s' % (path, row)
+            known = re.fullmatch(r'failed|hung|crashed|unsteady|slow=\d+', row[0])
+            assert len(row) == 3 and known, '%s: %s' % (path, row)
         self.used = set()
 
-    def of(self, name):
+    def rows_of(self, name, slow):
         for index, (verdict, pattern, reason) in enumerate(self.rows):
-            if fnmatch.fnmatchcase(name, pattern):
+            if verdict.startswith('slow=') == slow and fnmatch.fnmatchcase(name, pattern):
                 self.used.add(index)
-                return verdict, reason.strip()
-        return None, None
+                yield verdict, reason.strip()
+
+    def of(self, name):
+        return next(self.rows_of(name, False), (None, None))
+
+    def limit(self, name):
+        """Seconds; None where no row has them."""
+        return next((float(verdict[5:]) for verdict, reason in self.rows_of(name, True)), None)
 
 
 def report(suite, cases, expected):
@@ -254,11 +329,16 @@ def main():
     kind.add_argument('command')
     kind.add_argument('expected')
     kind.set_defaults(run=run_unittest)
+    kind = kinds.add_parser('gtest')
+    kind.add_argument('program')
+    kind.add_argument('expected')
+    kind.add_argument('filter', nargs='+')
+    kind.set_defaults(run=run_gtest)
     options = parser.parse_args()
     expected = Expected(options.expected)
     if options.verdicts:
         verdicts = open(options.verdicts, 'w', encoding='utf-8')
-    cases = options.run(options)
+    cases = options.run(options, expected)
     return 0 if report(options.name, cases, expected) else 1
 
 

@@ -27,10 +27,12 @@
 #define FAILED_MINUS(result)	((intptr_t)(result) < 0)
 #define FAILED_POINTER(result)	(!(result))
 #define FAILED_OPEN		FAILED_POINTER
+#define FAILED_POST		FAILED_ERRNO
 
 /* What it answers if an argument is not good. */
 #define REFUSED_ERRNO	call.err
 #define REFUSED_END	call.err
+#define REFUSED_POST	call.err
 #define REFUSED_MINUS	-1
 #define REFUSED_POINTER	NULL
 #define REFUSED_OPEN	NULL
@@ -38,12 +40,22 @@
 /* errno of a failure: that of the answer, or what the verb has set. */
 #define REASON_ERRNO(result)	(int)(intptr_t)(result)
 #define REASON_END		REASON_ERRNO
+#define REASON_POST		REASON_ERRNO
 #define REASON_MINUS(result)	errno
 #define REASON_POINTER(result)	errno
 #define REASON_OPEN(result)	errno
 
+/* Does an adapter's kernel look the objects up by their numbers? */
+#define NUMBERS_ERRNO	true
+#define NUMBERS_END	true
+#define NUMBERS_MINUS	true
+#define NUMBERS_POINTER	true
+#define NUMBERS_OPEN	true
+#define NUMBERS_POST	false
+
 /* What a success does to the handles. */
 #define NOTE_ERRNO(result, first)
+#define NOTE_POST(result, first)
 #define NOTE_MINUS(result, first)
 #define NOTE_POINTER(result, first)	live_add(&call, LIVE_KIND(result), (const void *)(intptr_t)(result))
 #define NOTE_OPEN(result, first)	live_share(LIVE_KIND(result), (const void *)(intptr_t)(result))
@@ -54,7 +66,7 @@
 	type function parameters                                                 \
 	{                                                                        \
 		CALL();                                                          \
-		struct live_call call = { .name = #verb };                       \
+		struct live_call call = { .name = #verb, .by_number = NUMBERS_##kind };\
 		int before = errno;                                              \
 		type result;                                                     \
 										 \
@@ -78,7 +90,7 @@
 	void verb parameters                                                     \
 	{                                                                        \
 		CALL();                                                          \
-		struct live_call call = { .name = #verb };                       \
+		struct live_call call = { .name = #verb, .by_number = true };    \
 										 \
 		TAKE_ALL arguments;                                              \
 		if (call.err) {                                                  \

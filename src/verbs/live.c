@@ -144,7 +144,7 @@ static void take_handle(struct live_call *call, enum live_kind kind, const void 
 	lock_acquire(&live_lock);
 	link = live_find(kind, object);
 	is_known = link || is_incomplete;
-	if (link) {
+	if (link && call->by_number) {
 		struct live_identity now = live_identity_of(kind, object);
 
 		is_changed = now.context != (*link)->identity.context || now.number != (*link)->identity.number;

@@ -47,6 +47,7 @@ struct live_call {
 	const char *name;
 	uint64_t file;			/* hca_file_number() of the first handle; 0: none yet */
 	uint64_t generation;		/* of it: which object it is, should another one come to its address */
+	bool by_number;			/* an adapter's kernel would look them up: with another number, ENOENT */
 	int err;			/* EINVAL or ENOENT, explained: one of them is not good */
 };
 

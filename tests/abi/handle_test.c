@@ -389,10 +389,12 @@ static void an_object_whose_handle_was_overwritten_is_not_found(void **state)
 	struct ibv_qp_init_attr_ex init;
 	struct ibv_qp_init_attr filled;
 	struct ibv_qp_attr attr;
+	struct ibv_mw_bind bind;
 	struct objects of;
 	uint32_t number;
 
 	make(&of, context_of(state)->device);
+	bind = (struct ibv_mw_bind){ .bind_info = { .mr = of.mr, .addr = (uintptr_t)of.memory, .length = 8 } };
 	OVERWRITTEN(of.ah->handle, ibv_destroy_ah(of.ah));
 	OVERWRITTEN(of.table->ind_tbl_handle, ibv_destroy_rwq_ind_table(of.table));
 	OVERWRITTEN(of.wq->handle, ibv_destroy_wq(of.wq));
@@ -407,6 +409,11 @@ static void an_object_whose_handle_was_overwritten_is_not_found(void **state)
 	OVERWRITTEN(of.pd->handle, ibv_dealloc_pd(of.pd));
 	OVERWRITTEN(of.pd->context, ibv_dealloc_pd(of.pd));
 	OVERWRITTEN(of.channel->context, ibv_destroy_comp_channel(of.channel));
+	/* Not this one, which adapters carry out without the kernel: the QP is in RESET. */
+	number = of.mr->handle;
+	of.mr->handle++;
+	assert_int_equal(ibv_bind_mw(of.qp, of.mw, &bind), EINVAL);
+	of.mr->handle = number;
 	init = qp_init(&of);
 	number = of.cq->handle;
 	of.cq->handle++;

@@ -145,7 +145,8 @@ int route_command(int argc, char **argv)
 	if (reader.wrong)
 		return EXIT_USAGE;
 	if (ends != 2)
-		return usage_error(argv[0], "expected verbatim route FROM TO: nodes, ports or LIDs, TO also a group's");
+		return usage_error(argv[0],
+				   "expected verbatim route FROM TO: nodes, ports or LIDs, TO also a group's");
 	if (strchr(end[0], '"') || strchr(end[1], '"') || used >= sizeof(options) ||
 	    snprintf(line, sizeof(line), "route \"%s\" \"%s\"%s", end[0], end[1], options) >=
 		    (int)sizeof(line))

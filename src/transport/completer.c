@@ -6,6 +6,7 @@
  * An answer at PSN p answers everything before p too, but never a READ or atomic, which is
  * answered by its data alone: an answer beyond one says that its response was lost (implied NAK).
  */
+#include "transport/congestion.h"
 #include "transport/credits.h"
 #include "transport/early.h"
 #include "transport/execute.h"
@@ -422,8 +423,8 @@ enum drop completer_receive(struct qp_call *call, const struct packet *packet)
 			learn_credits(requester, packet);
 		return DROP_RESPONSE;
 	}
-	if (packet->becn && call->qp->path)
-		path_reduce(call->qp->path, PATH_CONGESTED, call->now_ns);
+	if (packet->becn)
+		congestion_heard(call);
 	requester->loss.hold = false;
 	if (packet->op->verb == VERB_ACK)
 		why = receive_acknowledge(call, packet);

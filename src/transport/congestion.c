@@ -4,6 +4,7 @@
 
 #define ECN_BITS	0x03u
 #define ECN_ECT_0	0x02u		/* RFC 3168: the sender's transport hears of marks */
+#define SECOND_NS	UINT64_C(1000000000)
 
 static struct notice *notice_of(struct qp *qp) REQUIRES(qp->lock)
 {
@@ -26,6 +27,28 @@ void congestion_marked(struct qp_call *call)
 	if (!responder->echo_congestion)
 		count(call, COUNTER_TX_BECN);
 	responder->echo_congestion = true;
+}
+
+void congestion_heard(struct qp_call *call)
+{
+	struct qp *qp = call->qp;
+	struct recovery *recovery = NULL;
+	uint64_t round_ns, least;
+
+	lock_alias(&qp->lock);
+	if (!qp->path)
+		return;
+	round_ns = path_least_round(qp->path);
+	if (round_ns && qp_is(qp, QP_RELIABLE) && qp->route.link == ROUTE_ROCE_V2)
+		recovery = recovery_need(qp);
+	if (!recovery) {
+		path_reduce(qp->path, PATH_CONGESTED, call->now_ns);
+		return;
+	}
+	if (recovery->rate.current && call->now_ns - recovery->rate.cut_ns < round_ns)
+		return;
+	least = PATH_WINDOW_MIN * SECOND_NS / round_ns;
+	rate_cut(&recovery->rate, least, least / CONGESTION_ROUNDS_MAX, call->now_ns);
 }
 
 void congestion_answers(struct qp *qp)

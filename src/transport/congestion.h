@@ -8,7 +8,10 @@
  * when the pool of recovery.h is used up, the next ACK has BECN instead.
  *
  * As reaction point: a CNP, or BECN, halves the window of the path (path.h), once in a round trip;
- * so does a mark on a READ response, since what the peer may send is what was asked for.
+ * so does a mark on a READ response, since what the peer may send is what was asked for. Where the
+ * window is a packet, and that is still too much, the queue pair gets a rate (rate.h), which a
+ * notification cuts once in a round trip, to a packet in CONGESTION_ROUNDS_MAX of them at the
+ * least.
  *
  * Packets may be marked (ECT) when the application's traffic class says so, and when the peer is
  * known to be a Verbatim (repair.h), which answers marks. Others may ignore them, as rxe does: to
@@ -21,6 +24,7 @@
 #include "transport/recovery.h"
 
 #define CONGESTION_CNP_NS	50000u
+#define CONGESTION_ROUNDS_MAX	16u
 
 /* A packet of the peer was marked. */
 void congestion_marked(struct qp_call *call) REQUIRES(call->qp->lock);
@@ -33,6 +37,34 @@ static inline bool congestion_ready(const struct qp *qp) REQUIRES(qp->lock)
 	const struct recovery *recovery = recovery_of(qp);
 
 	return recovery && recovery->notice.due;
+}
+
+/* The peer says that packets of ours were marked. */
+void congestion_heard(struct qp_call *call) REQUIRES(call->qp->lock);
+
+/* May a request of @bytes leave now? If not, the QP is held. */
+static inline bool congestion_allows(struct qp_call *call, uint32_t bytes) REQUIRES(call->qp->lock)
+{
+	struct recovery *recovery = recovery_of(call->qp);
+
+	return !recovery || rate_allows(&recovery->rate, bytes, call->now_ns);
+}
+
+/* Until when it is held: TIME_NEVER: it is not. */
+static inline uint64_t congestion_deadline(const struct qp *qp) REQUIRES(qp->lock)
+{
+	const struct recovery *recovery = recovery_of(qp);
+
+	return recovery && recovery->rate.held_until_ns ? recovery->rate.held_until_ns : TIME_NEVER;
+}
+
+/* True: it was, and may go on. */
+static inline bool congestion_expire(struct qp *qp, uint64_t now_ns) REQUIRES(qp->lock)
+{
+	if (congestion_deadline(qp) > now_ns)
+		return false;
+	recovery_of(qp)->rate.held_until_ns = 0;
+	return true;
 }
 
 void congestion_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock);

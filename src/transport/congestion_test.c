@@ -11,6 +11,11 @@ static struct station *congestion_station(void)
 	return s;
 }
 
+static const struct recovery *recovery_of_station(const struct station *s) UNCHECKED_LOCKS
+{
+	return recovery_of(&s->qp);
+}
+
 static void receive_marked(struct station *s, uint8_t code, uint32_t psn, size_t bytes)
 {
 	s->info.ecn_marked = true;
@@ -120,6 +125,62 @@ static void by_other_links_the_ack_has_becn(void **state)
 	}
 }
 
+static void receive_cnp(struct station *s)
+{
+	struct packet packet = packet_of(OPCODE_CNP, 0);
+
+	packet.becn = true;
+	receive(s, &packet);
+}
+
+static void a_cnp_halves_the_window_once_in_a_round_trip(void **state)
+{
+	struct station *s = congestion_station();
+	uint32_t window = s->qp.path->window_bytes;
+
+	s->qp.path->rtt_ns = MILLISECOND;
+	receive_cnp(s);
+	receive_cnp(s);
+	assert_int_equal(s->qp.path->window_bytes, window / 2);
+	assert_int_equal(s->qp.requester.recovery, 0);
+	station_free(s);
+}
+
+/* The window is a packet: then it is packets in so many round trips. */
+static void below_a_packet_in_a_round_trip_there_is_a_rate(void **state)
+{
+	struct station *s = congestion_station();
+	uint64_t least = PATH_WINDOW_MIN * 1000;	/* bytes a second */
+	unsigned sent_now, more;
+
+	s->qp.path->rtt_ns = MILLISECOND;
+	s->qp.path->window_bytes = PATH_WINDOW_MIN;
+	receive_cnp(s);
+	receive_cnp(s);
+	assert_int_equal(recovery_of_station(s)->rate.current, least / 2);
+	for (unsigned i = 0; i < 20; i++) {
+		s->now_ns += MILLISECOND;
+		receive_cnp(s);
+	}
+	/* Who forges them stops nobody. */
+	assert_int_equal(recovery_of_station(s)->rate.current, least / CONGESTION_ROUNDS_MAX);
+	s->qp.path->window_bytes = PATH_WINDOW_START;
+	post(s, IBV_WR_RDMA_WRITE, 0, 64 * MTU);
+	sent_now = transmit(s);
+	assert_true(sent_now >= 1 && sent_now < 10);
+	expect_silence(s);
+	assert_true(deadline_of(s) > s->now_ns);
+	assert_true(deadline_of(s) < s->now_ns + 20 * MILLISECOND);
+	pass_time(s, deadline_of(s) - s->now_ns);
+	more = transmit(s);
+	assert_true(more >= 1 && more <= 2);
+	/* What is due to the peer goes on meanwhile. */
+	receive_data(s, OPCODE_RC_WRITE_ONLY, PEER_PSN, 8);
+	assert_int_equal(transmit(s), 1);
+	expect_sent(s, 0, OPCODE_RC_ACKNOWLEDGE, PEER_PSN);
+	station_free(s);
+}
+
 /* ECT(0), once the peer is known to answer marks; what the application chose stays. */
 static void packets_may_be_marked_where_marks_are_answered(void **state)
 {
@@ -150,6 +211,8 @@ int main(void)
 		TEST(a_mark_on_a_read_response_means_to_ask_for_less),
 		TEST(marks_on_acks_and_late_responses_mean_nothing),
 		TEST(by_other_links_the_ack_has_becn),
+		TEST(a_cnp_halves_the_window_once_in_a_round_trip),
+		TEST(below_a_packet_in_a_round_trip_there_is_a_rate),
 		TEST(packets_may_be_marked_where_marks_are_answered),
 	};
 

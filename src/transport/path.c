@@ -308,6 +308,16 @@ void path_leave(struct path *path, struct run_queue *queue, struct qp *qp)
 	lock_release(&path->lock);
 }
 
+uint64_t path_least_round(struct path *path)
+{
+	uint64_t rtt_ns;
+
+	lock_acquire(&path->lock);
+	rtt_ns = path->window_bytes > PATH_WINDOW_MIN ? 0 : path->rtt_ns;
+	lock_release(&path->lock);
+	return rtt_ns;
+}
+
 void path_lost(struct path *path, uint32_t bytes, uint64_t now_ns)
 {
 	uint32_t window;

@@ -112,6 +112,11 @@ void path_served(struct path *path, struct run_queue *queue, struct qp *qp);
 /* @qp fails, or is destroyed: it no longer waits. */
 void path_leave(struct path *path, struct run_queue *queue, struct qp *qp);
 
+/*
+ * A round trip, where the window is the least one, and still too large: a packet in each. 0: the window
+ * may shrink, or nothing was measured yet.
+ */
+uint64_t path_least_round(struct path *path);
 /* @bytes were lost, and they alone are sent again. */
 void path_lost(struct path *path, uint32_t bytes, uint64_t now_ns);
 enum path_trouble { PATH_LOSS, PATH_CONGESTED, PATH_SILENT };

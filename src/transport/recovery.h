@@ -12,6 +12,7 @@
 
 #include "base/lock.h"
 #include "object/qp.h"
+#include "transport/rate.h"
 #include "transport/transport.h"
 #include "wire/packet.h"
 
@@ -54,6 +55,7 @@ struct recovery {
 	struct repair repair;
 	struct early early;
 	struct notice notice;
+	struct rate rate;		/* rate.h */
 	uint16_t next;			/* in the pool: 1 + number of the next free one */
 };
 

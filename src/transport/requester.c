@@ -13,6 +13,7 @@
  */
 #include <assert.h>
 
+#include "transport/congestion.h"
 #include "transport/credits.h"
 #include "transport/gather.h"
 #include "transport/execute.h"
@@ -383,6 +384,8 @@ static bool requester_send_next(struct transmit *transmit, struct send_wqe *wqe,
 			return false;
 		*granted += more;
 	}
+	if (!congestion_allows(transmit->call, cost))
+		return false;
 	if (!requester_write_packet(transmit, wqe, psn, wants_ack(qp, wqe, psn), &end))
 		return false;
 	note_sent(transmit->call, end);
@@ -547,7 +550,9 @@ bool requester_ready(const struct qp *qp)
 		return false;
 	if (requester->loss.probe_due || repair_asks(qp))
 		return true;
-	return !requester->loss.hold && (requester->send_wqe != qp->sq.head || repair_next_gap(qp, &gap));
+	if (requester->loss.hold || congestion_deadline(qp) != TIME_NEVER)
+		return false;
+	return requester->send_wqe != qp->sq.head || repair_next_gap(qp, &gap);
 }
 
 bool requester_may_gather(struct qp *qp, uint64_t now_ns)
@@ -613,7 +618,7 @@ static uint64_t ack_deadline(const struct qp *qp) REQUIRES(qp->lock)
 uint64_t requester_deadline(const struct qp *qp)
 {
 	const struct requester *requester = &qp->requester;
-	uint64_t ack_ns, probe_ns;
+	uint64_t ack_ns, probe_ns, held_ns = congestion_deadline(qp);
 
 	if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)
 		return TIME_NEVER;
@@ -622,9 +627,11 @@ uint64_t requester_deadline(const struct qp *qp)
 	if (requester->rnr_until_ns)
 		return requester->rnr_until_ns;
 	if (!is_awaiting(requester))
-		return TIME_NEVER;
+		return held_ns;
 	ack_ns = ack_deadline(qp);
 	probe_ns = loss_probe_deadline(&requester->loss);
+	if (held_ns < ack_ns)
+		ack_ns = held_ns;
 	return ack_ns < probe_ns ? ack_ns : probe_ns;
 }
 
@@ -727,6 +734,8 @@ void requester_timeout(struct qp_call *call)
 	} else if (requester->rnr_until_ns) {
 		requester->rnr_until_ns = 0;
 		requester->loss.progress_ns = call->now_ns;
+	} else if (congestion_expire(qp, call->now_ns)) {
+		return;
 	} else if (ack_deadline(qp) <= call->now_ns) {
 		ack_timed_out(call);
 	} else {

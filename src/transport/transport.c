@@ -13,6 +13,7 @@
 #include "object/tag_list.h"
 #include "transport/ack_hold.h"
 #include "transport/ah_path.h"
+#include "transport/congestion.h"
 #include "transport/drop.h"
 #include "transport/echo.h"
 #include "transport/early.h"
@@ -162,8 +163,7 @@ enum drop transport_receive(struct qp *qp, const struct packet *packet, const st
 		why = completer_receive_gaps(&call, packet);
 	} else if (packet->op->service == SERVICE_CNP) {
 		count(&call, COUNTER_RX_CNP);
-		if (qp->path)
-			path_reduce(qp->path, PATH_CONGESTED, now_ns);
+		congestion_heard(&call);
 	} else {
 		note_established(&call);
 		why = service_of(qp)->receive(&call, packet, info);

@@ -9,7 +9,7 @@
  *	requester.c	our requests: builds packets, retransmits
  *	request.c	a work request on the wire: opcodes, headers, PSNs
  *	loss.c		when the requester probes, and when a timeout counts as a retry
- *	congestion.c	marks of switches, and the CNPs that answer them
+ *	congestion.c	marks of switches, and the CNPs that answer them; rate.c: DCQCN's rate
  *	repair.c	what the peer says it lacks, sent again; early.c: at the responder
  *	ack_hold.h	ACKs that wait for the reply to their message
  *	gather.h	requests that wait for others, to leave together

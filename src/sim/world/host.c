@@ -221,7 +221,8 @@ static bool host_takes(struct sim_host *host, struct sim_host *from, const uint8
 
 enum drop host_receive(struct sim_host *host, struct sim_host *from, uint8_t *data, size_t bytes, bool damaged)
 {
-	struct rx_info info = { .route = { .link = ROUTE_ROCE_V2, .hop_limit = 64 } };
+	struct rx_info info = { .route = { .link = ROUTE_ROCE_V2, .hop_limit = 64 },
+				.ecn_marked = host->marked };
 	struct effects effects;
 	struct packet packet;
 	enum drop why;

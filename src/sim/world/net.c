@@ -213,6 +213,7 @@ void net_arrive(struct sim *sim, struct sim_event *event)
 		host->rx_free_ns = sim->now_ns;
 	host->rx_free_ns += host->rx_packet_ns + event->bytes * host->rx_byte_ps / 1000;
 	serve.kind = EVENT_SERVE;
+	serve.marked = host->mark_bytes && host->socket_used > host->mark_bytes;
 	serve.at_ns = host->rx_free_ns;
 	sim_event_add(sim, serve);
 }
@@ -236,6 +237,7 @@ void net_serve(struct sim *sim, struct sim_event *event)
 	struct sim_host *host = event->host;
 
 	host->socket_used -= event->bytes + host->socket_charge;
+	host->marked = event->marked;
 	if (host->crashed)
 		return;
 	if (trace_wants(TRACE_PACKETS | TRACE_DROPS))

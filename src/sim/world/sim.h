@@ -74,6 +74,7 @@ struct sim_event {
 	uint8_t *data;
 	size_t bytes;
 	bool damaged;			/* corrupted or truncated: must not pass the checks */
+	bool marked;			/* congestion experienced (ECN) */
 	void (*call)(struct sim *sim, void *argument);
 	void *argument;
 };
@@ -144,6 +145,8 @@ struct sim_host {
 
 	/* The socket buffer: what does not fit is lost. 0: unbounded. */
 	uint64_t socket_bytes, socket_used, socket_most;
+	uint64_t mark_bytes;			/* with more in it packets are marked (ECN); 0: never */
+	bool marked;				/* the packet that is received now */
 	uint32_t socket_charge;			/* per packet, beyond its bytes */
 };
 

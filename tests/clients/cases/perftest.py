@@ -8,7 +8,7 @@ import os
 import re
 
 from harness import Case, words
-from lab import PORTS, Failure, Pair, exact_limits, run_pair, unreliable
+from lab import PORTS, Failure, Pair, Skip, exact_limits, run_pair, unreliable
 
 OPS = ('send', 'write', 'read', 'atomic')
 CONNECTIONS = {'send': ('RC', 'UC', 'UD', 'XRC'), 'write': ('RC', 'UC', 'XRC'), 'read': ('RC', 'XRC'),
@@ -186,6 +186,38 @@ def repaired(topology):
         raise Failure(f'{sent} packets for {needed}; {data.count(GAPS)} that ask or tell of gaps')
 
 
+def shaped(topology):
+    """Eight flows of processes of their own, through a link of 400 Mb/s with 20 ms of room: each has its share."""
+    link = topology.client.device.removeprefix('vb_')
+    try:
+        topology.client.namespace.call(
+            *f'tc qdisc add dev {link} root tbf rate 400mbit burst 64kb latency 20ms'.split())
+    except Failure as why:
+        raise Skip(f'the kernel has no token bucket here: {why}')
+    try:
+        with contextlib.ExitStack() as stack:
+            programs = []
+            for _ in range(FLOWS):
+                port = next(PORTS)
+                command = words('ib_write_bw -F -s 65536 -D 6 -p', port)
+                server = stack.enter_context(topology.server.start(command))
+                topology.server.wait_listening(port, server)
+                programs.append((server, port))
+            flows = [stack.enter_context(topology.client.start(
+                words('ib_write_bw -F -s 65536 -D 6 -p', port, topology.server.address)))
+                     for _, port in programs]
+            for flow in flows:
+                if flow.wait(60) != 0:
+                    raise Failure(flow.tail())
+            rates = [float(re.search(r'^ *65536 +\d+ +[\d.]+ +([\d.]+)', flow.text, re.M)[1]) for flow in flows]
+    finally:
+        topology.client.namespace.call(*f'tc qdisc delete dev {link} root'.split())
+    fairness = sum(rates) ** 2 / (FLOWS * sum(rate * rate for rate in rates))     # Jain's index
+    if fairness < 0.8 or sum(rates) < 25:
+        raise Failure(f'{rates} MiB/s: fairness {fairness:.2f} (1: all alike), of 47 MiB/s that there are')
+    return f'{sum(rates):.0f} MiB/s, fairness {fairness:.2f}'
+
+
 def marked(topology):
     """Marks of the network (ECN) come back to the sender as CNPs, with the bytes that adapters expect."""
     with topology.marks(5) as marks:
@@ -206,6 +238,7 @@ def without_odp(topology):
 
 
 WRITE_MIDDLE = b'\x07\x40\xff\xff'
+FLOWS = 8
 GAPS = b'\xc0\x40\xff\xff'           # of a code for manufacturers, as src/wire/gaps.h has it
 CNP = rb'\x81\x40\xff\xff\x40...\0{20}'        # BECN, no PSN, 16 bytes of zeros
 WRITE_ONLY = b'\x0a\x40\xff\xff'      # RC WRITE Only, migrated, P_Key 0xffff
@@ -267,6 +300,8 @@ def cases(topology):
     if topology.name.startswith('veth'):
         yield Case('ib_write_bw with 1 % loss: what is sent again', lambda: repaired(topology), False)
         yield Case('ib_write_bw with 5 % marked: CNPs', lambda: marked(topology), False)
+    if topology.name == 'veth1500':
+        yield Case('ib_write_bw, eight flows through 400 Mb/s', lambda: shaped(topology), False)
     for tool, options in LOSSY_UNRELIABLE:
         yield Case(f'{tool} {options} with 1 % loss does not crash',
                    lambda t=tool, o=options: lossy_unreliable(topology, t, o), False)

@@ -118,42 +118,46 @@ static bool rx_is_of_channel(struct receiver *receiver, const struct datagram *d
 	       local_channel_has_slot(&receiver->engine->local, datagram->channel, qpn_slot(source));
 }
 
+/* What else is known of a packet. */
+static void rx_fill_info(const struct receiver *receiver, const struct arrival *arrival, struct rx_info *info)
+{
+	const struct datagram *datagram = arrival->datagram;
+	const uint8_t link = datagram->link ? datagram->link : ROUTE_ROCE_V2;
+
+	*info = (struct rx_info){ .ecn_marked = (datagram->traffic_class & 3) == 3 &&
+						route_rows[link].headers == ROUTE_HEADERS_UDP,
+				  .deny_receive = receiver->deny_receive,
+				  .memory = datagram->shared,
+				  .route = { .flow_label = datagram->flow_label,
+					     .traffic_class = datagram->traffic_class,
+					     .hop_limit = datagram->hop_limit, .link = link & 0xf,
+					     .loopback = datagram->sealed,
+					     .roce.interface = datagram->interface } };
+	memcpy(info->route.source, datagram->source, 16);
+	memcpy(info->route.destination, datagram->destination, 16);
+	if (__builtin_expect(datagram->ib.port, 0)) {
+		info->route.loopback = false;
+		info->route.link = ROUTE_IB;
+		info->route.port = datagram->ib.port & 0xff;
+		info->route.ib = datagram->ib;
+	}
+	if (log_is_on(LOG_PACKET))
+		log_packet_line(&arrival->packet);
+}
+
 static enum drop rx_deliver(struct receiver *receiver, const struct arrival *arrival)
 {
 	struct engine *engine = receiver->engine;
 	const struct datagram *datagram = arrival->datagram;
 	const struct packet *packet = &arrival->packet;
-	const uint8_t link = datagram->link ? datagram->link : ROUTE_ROCE_V2;
-	struct rx_info info = { .ecn_marked = (datagram->traffic_class & 3) == 3 &&
-					      route_rows[link].headers == ROUTE_HEADERS_UDP,
-				.deny_receive = receiver->deny_receive,
-				.memory = datagram->shared,
-				.route = { .flow_label = datagram->flow_label,
-					   .traffic_class = datagram->traffic_class,
-					   .hop_limit = datagram->hop_limit, .link = link & 0xf,
-					   .loopback = datagram->sealed,
-					   .roce.interface = datagram->interface } };
 	bool by_lid = datagram->ib.port;
 	struct refusal refusal = { 0 };
 	enum drop why = DROP_NONE;
+	struct rx_info info;
 	struct qp *qp;
 
+	rx_fill_info(receiver, arrival, &info);
 	info.refused = &refusal;
-	memcpy(info.route.source, datagram->source, 16);
-	memcpy(info.route.destination, datagram->destination, 16);
-	if (__builtin_expect(by_lid, 0)) {
-		info.route.loopback = false;
-		info.route.link = ROUTE_IB;
-		info.route.port = datagram->ib.port & 0xff;
-		info.route.ib = datagram->ib;
-	}
-	if (log_is_on(LOG_PACKET))
-		log_packet_line(packet);
-	if (packet->dest_qpn == QPN_MULTICAST) {
-		call_shield();
-		rx_unlock_qp(receiver);
-		return engine->ops->multicast(engine->owner, packet, &info, receiver->now_ns);
-	}
 	lock_assert_held(&engine->progress);
 	qp = qp_table_find(engine, packet->dest_qpn);
 	if (!qp)
@@ -186,8 +190,22 @@ static enum drop rx_deliver(struct receiver *receiver, const struct arrival *arr
 	return why;
 }
 
+/* To a group. */
+static enum drop rx_take_multicast(struct receiver *receiver, const struct arrival *arrival)
+{
+	struct engine *engine = receiver->engine;
+	struct refusal refusal = { 0 };
+	struct rx_info info;
+
+	rx_fill_info(receiver, arrival, &info);
+	info.refused = &refusal;
+	call_shield();
+	rx_unlock_qp(receiver);
+	return engine->ops->multicast(engine->owner, &arrival->packet, &info, receiver->now_ns);
+}
+
 /* For QP1. The P_Key that came by a fabric is any of its port's: the fabric has looked. */
-static enum drop rx_manage(struct receiver *receiver, const struct arrival *arrival)
+static enum drop rx_take_mad(struct receiver *receiver, const struct arrival *arrival)
 {
 	struct engine *engine = receiver->engine;
 
@@ -200,10 +218,27 @@ static enum drop rx_manage(struct receiver *receiver, const struct arrival *arri
 	return engine->ops->management(engine->owner, arrival, receiver->now_ns);
 }
 
+/* QPs that no process has for itself. QP0 of a fabric is its process's, and on other links there is none. */
+struct rx_special {
+	uint32_t qpn;
+	enum drop (*take)(struct receiver *receiver, const struct arrival *arrival);
+};
+
+static const struct rx_special rx_specials[] = { { QPN_GSI, rx_take_mad }, { QPN_MULTICAST, rx_take_multicast } };
+
+static inline const struct rx_special *rx_find_special(uint32_t qpn)
+{
+	for (unsigned i = 0; i < sizeof(rx_specials) / sizeof(rx_specials[0]); i++)
+		if (__builtin_expect(qpn == rx_specials[i].qpn, 0))
+			return &rx_specials[i];
+	return NULL;
+}
+
 static void rx_take(struct receiver *receiver, const struct arrival *arrival)
 {
 	bool traced = trace_wants(TRACE_PACKETS | TRACE_DROPS);
 	struct engine *engine = receiver->engine;
+	const struct rx_special *special;
 	struct rx_traced record;
 	enum drop why;
 
@@ -213,10 +248,11 @@ static void rx_take(struct receiver *receiver, const struct arrival *arrival)
 	}
 	counter_add(engine->counters, COUNTER_RX_PACKETS, 1);
 	counter_add(engine->counters, COUNTER_RX_BYTES, arrival->bytes);
+	special = arrival->why ? NULL : rx_find_special(arrival->packet.dest_qpn);
 	if (arrival->why)
 		why = drop_count(engine->counters, arrival->why, 1);
-	else if (arrival->packet.dest_qpn == QPN_GSI)
-		why = rx_manage(receiver, arrival);
+	else if (special)
+		why = special->take(receiver, arrival);
 	else
 		why = rx_deliver(receiver, arrival);
 	if (traced) {

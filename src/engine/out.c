@@ -57,8 +57,12 @@ struct link *out_choose_link(struct engine *engine, const struct tx_packet *pack
 
 	if (!packet->route.loopback)
 		return engine->links[packet->route.link];
-	if (engine_has_slot(engine, slot))
+	if (engine_has_slot(engine, slot)) {
+		/* Most processes never send to themselves, and their rounds do not look there. */
+		if (__builtin_expect(!source_is_polled(&engine->source.all, &engine->source.loopback), 0))
+			source_poll(&engine->source.all, &engine->source.loopback, true);
 		return engine->loopback;
+	}
 	*channel = local_channel(&engine->local, slot);
 	return *channel == LOCAL_NO_CHANNEL ? engine->links[ROUTE_ROCE_V2] : engine->local.channel_link;
 }

@@ -308,13 +308,14 @@ void receive_register(struct engine *engine)
 	source_register(&source->all, &source->slots, &source_of_slots, engine);
 	source_poll(&source->all, &source->channels, true);
 	source_poll(&source->all, &source->sockets, true);
-	source_poll(&source->all, &source->loopback, true);
 }
 
 void receive_from_fabric(struct engine *engine, struct link *link)
 {
 	engine->links[ROUTE_IB] = link;
 	source_poll(&engine->source.all, &engine->source.fabric, link != NULL);
+	/* What it sends to its own node comes by the loopback. */
+	source_poll(&engine->source.all, &engine->source.loopback, true);
 }
 
 /* ---- a round ---- */

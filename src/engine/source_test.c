@@ -69,7 +69,7 @@ static void each_source_has_a_tag_of_its_own_and_hears_of_its_descriptors_alone(
 	uint32_t seen = WAIT_DOORBELL | WAIT_FD, ready;
 	int fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
 
-	for (unsigned i = 0; i < engine->source.all.count; i++) {
+	for (unsigned i = 1; i <= engine->source.all.count; i++) {
 		assert_int_equal(seen & engine->source.all.row[i]->tag, 0);
 		seen |= engine->source.all.row[i]->tag;
 	}

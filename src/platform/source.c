@@ -18,7 +18,7 @@ void source_register(struct sources *sources, struct source *source, const struc
 	source->ops = ops;
 	source->owner = owner;
 	source->tag = WAIT_DOORBELL << (sources->count + 1);
-	sources->row[sources->count++] = source;
+	sources->row[++sources->count] = source;
 	if (!ops->turn)
 		sources->anyones |= source->tag;
 	if (ops->pending)
@@ -27,15 +27,15 @@ void source_register(struct sources *sources, struct source *source, const struc
 
 static struct source *source_of_tag(const struct sources *sources, uint32_t tag)
 {
-	return sources->row[__builtin_ctz(tag) - 1];
+	return sources->row[__builtin_ctz(tag)];
 }
 
 void source_poll(struct sources *sources, const struct source *source, bool each)
 {
 	if (each)
-		sources->polled |= source->tag;
+		atomic_fetch_or(&sources->polled, source->tag);
 	else
-		sources->polled &= ~source->tag;
+		atomic_fetch_and(&sources->polled, ~source->tag);
 }
 
 void source_set_due(struct sources *sources, const struct source *source)
@@ -45,7 +45,7 @@ void source_set_due(struct sources *sources, const struct source *source)
 
 void sources_receive(struct sources *sources, uint32_t also, struct receiver *receiver)
 {
-	uint32_t rows = sources->polled | also;
+	uint32_t rows = atomic_load_explicit(&sources->polled, memory_order_relaxed) | also;
 
 	if (atomic_load_explicit(&sources->due, memory_order_relaxed))
 		rows |= atomic_exchange(&sources->due, 0);
@@ -83,7 +83,7 @@ void sources_woken(const struct sources *sources, uint32_t ready)
 {
 	unsigned i;
 
-	for (i = 0; i < sources->count; i++) {
+	for (i = 1; i <= sources->count; i++) {
 		struct source *source = sources->row[i];
 
 		if ((ready & source->tag) && source->ops->woken)
@@ -110,7 +110,7 @@ void sources_turn(const struct sources *sources, uint32_t ready, uint64_t now_ns
 {
 	unsigned i;
 
-	for (i = 0; i < sources->count; i++) {
+	for (i = 1; i <= sources->count; i++) {
 		struct source *source = sources->row[i];
 
 		if (source->ops->turn &&
@@ -124,7 +124,7 @@ bool sources_are_due(const struct sources *sources)
 {
 	unsigned i;
 
-	for (i = 0; i < sources->count; i++)
+	for (i = 1; i <= sources->count; i++)
 		if (source_is_due(sources->row[i]))
 			return true;
 	return false;
@@ -135,7 +135,7 @@ uint64_t sources_asked(const struct sources *sources)
 	uint64_t asked_ns = UINT64_MAX, next_ns;
 	unsigned i;
 
-	for (i = 0; i < sources->count; i++) {
+	for (i = 1; i <= sources->count; i++) {
 		next_ns = source_asked(sources->row[i]);
 		if (next_ns < asked_ns)
 			asked_ns = next_ns;
@@ -148,7 +148,7 @@ uint64_t sources_deadline(const struct sources *sources)
 	uint64_t deadline_ns = sources_asked(sources), next_ns;
 	unsigned i;
 
-	for (i = 0; i < sources->count; i++) {
+	for (i = 1; i <= sources->count; i++) {
 		next_ns = source_deadline(sources->row[i]);
 		if (next_ns < deadline_ns)
 			deadline_ns = next_ns;
@@ -160,7 +160,7 @@ void sources_abandon(const struct sources *sources)
 {
 	unsigned i;
 
-	for (i = 0; i < sources->count; i++)
+	for (i = 1; i <= sources->count; i++)
 		if (sources->row[i]->ops->abandon)
 			sources->row[i]->ops->abandon(sources->row[i]);
 }

@@ -54,11 +54,11 @@ struct source {
 
 struct sources {
 	struct waiter *waiter;
-	struct source *row[SOURCES_MAX];
+	struct source *row[SOURCES_MAX + 1];	/* from 1 on: by the bit of the tag */
 	unsigned count;
 	uint32_t anyones;	/* tags of those without turn() */
 	uint32_t pending;	/* of those that have pending() */
-	uint32_t polled;	/* of those that receive in each round: with the lock of progress */
+	_Atomic uint32_t polled;	/* of those that receive in each round: set by any thread */
 	_Atomic uint32_t due;	/* of those that receive in the next one: set by any thread */
 };
 
@@ -80,8 +80,12 @@ bool sources_are_due(const struct sources *sources);
 uint64_t sources_asked(const struct sources *sources);
 void sources_abandon(const struct sources *sources);
 
-/* @source receives in each round from now on, or not. With the lock of progress, or before the worker runs. */
+/* @source receives in each round from now on, or not. Any thread; seen by the next round. */
 void source_poll(struct sources *sources, const struct source *source, bool each);
+static inline bool source_is_polled(const struct sources *sources, const struct source *source)
+{
+	return atomic_load_explicit(&sources->polled, memory_order_relaxed) & source->tag;
+}
 /* It receives in the next round. Any thread. */
 void source_set_due(struct sources *sources, const struct source *source);
 /* A round: those that receive in each, those that are due, and those with the tags @also. */

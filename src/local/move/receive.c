@@ -142,25 +142,27 @@ static enum message_fate receive_take(struct local *local, struct receiver *rece
 
 /* ---- answers ---- */
 
+/* The peer could not take a question about that QP or (0) about a key. */
+static void ask_again(struct local *local, unsigned channel, uint32_t qpn)
+{
+	struct peer *peer = peer_at(local, channel);
+
+	if (qpn)
+		pairing_ask_again(local, qpn);
+	else if (peer)
+		peer_keys_ask_again(peer->regions);
+}
+
 static void receive_take_answer(struct local *local, struct receiver *receiver, unsigned channel,
 				const struct ring_answer *answer)
 {
 	uint32_t before;
 	struct qp *qp;
-	uint32_t qpn;
-	struct peer *peer;
 
 	if (OWNER_IS_CONTROL(answer->owner)) {
 		receiver_unlock(local, receiver);
-		if (answer->refused) {
-			/* The peer could not take a question about that QP or (0) about a key. */
-			qpn = answer->owner & QPN_MASK;
-			peer = peer_at(local, channel);
-			if (qpn)
-				pairing_ask_again(local, qpn);
-			else if (peer)
-				peer_keys_ask_again(peer->regions);
-		}
+		if (answer->refused)
+			ask_again(local, channel, answer->owner & QPN_MASK);
 		return;
 	}
 	if (answer->committed)
@@ -185,6 +187,19 @@ static void receive_take_answer(struct local *local, struct receiver *receiver, 
 		run_queue_add(local->run_queue, qp);
 }
 
+/*
+ * A program may take what its peer sends back for proof that its own message has arrived (tgt
+ * does): the completion of the one comes before that of the other.
+ */
+static void take_answers_before(struct local *local, struct receiver *receiver,
+				const struct ring_message *received)
+{
+	struct ring_answer answer;
+
+	while (ring_take_answer_before(local->channel_link, received, &answer))
+		receive_take_answer(local, receiver, received->channel, &answer);
+}
+
 /* ---- both ---- */
 
 static unsigned take_messages(struct local *local, struct receiver *receiver)
@@ -193,17 +208,11 @@ static unsigned take_messages(struct local *local, struct receiver *receiver)
 	struct local_message message;
 	uint32_t left = BYTES_MAX;
 	unsigned n;
-	struct ring_answer answer;
 
 	for (n = 0; n < MESSAGES_MAX && left && ring_peek(local->channel_link, &received); n++) {
 		enum message_fate fate;
 
-		/*
-		 * A program may take what its peer sends back for proof that its own message has
-		 * arrived (tgt does): the completion of the one comes before that of the other.
-		 */
-		while (ring_take_answer_before(local->channel_link, &received, &answer))
-			receive_take_answer(local, receiver, received.channel, &answer);
+		take_answers_before(local, receiver, &received);
 		fate = receive_take(local, receiver, &received, &message);
 		if (fate != MESSAGE_FETCH)
 			ring_finish_next(local->channel_link, &received, fate == MESSAGE_REFUSED);
@@ -215,13 +224,20 @@ static unsigned take_messages(struct local *local, struct receiver *receiver)
 	return n;
 }
 
+static void take_answers(struct local *local, struct receiver *receiver)
+{
+	unsigned count = ring_channels(local->channel_link), i;
+	struct ring_answer answer;
+
+	for (i = 0; i < count; i++)
+		while (ring_take_answer(local->channel_link, i, &answer))
+			receive_take_answer(local, receiver, i, &answer);
+}
+
 unsigned local_receive(struct local *local)
 {
 	struct receiver receiver;
 	unsigned taken;
-	unsigned count;
-	unsigned i;
-	struct ring_answer answer;
 
 	if (!local->channel_link)
 		return 0;
@@ -232,10 +248,7 @@ unsigned local_receive(struct local *local)
 	}
 	receive_init(&receiver);
 	taken = take_messages(local, &receiver);
-	count = ring_channels(local->channel_link);
-	for (i = 0; i < count; i++)
-		while (ring_take_answer(local->channel_link, i, &answer))
-			receive_take_answer(local, &receiver, i, &answer);
+	take_answers(local, &receiver);
 	receiver_unlock(local, &receiver);
 	return taken;
 }

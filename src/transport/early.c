@@ -97,7 +97,8 @@ bool early_keep(struct qp_call *call, const struct packet *packet, int32_t ahead
 		early->since_ns = call->now_ns;
 	place = early_place_of(qp, number);
 	place->packet = *packet;
-	memcpy(place->data, packet->payload, packet->payload_bytes);
+	if (packet->payload_bytes)
+		memcpy(place->data, packet->payload, packet->payload_bytes);
 	place->packet.payload = place->data;
 	early_insert(qp, early, number, before);
 	qp->responder.hold.until_ns = 0;	/* the ACK of what came before the gap */

@@ -239,15 +239,15 @@ def exchange_ms(log, begins, ends):
 
 
 def paths(scratch, repeat):
-    """26,896 path records: a message of 1.7 MB, of 8,606 RMPP segments over up to four cables. What opensm needs is
-    from when it is handed the request to when it hands over its answer; what saquery waits, from its request to
-    its answer. Both by strace, which stops them at the calls of umad alone. Beside them the whole of saquery, most
-    of which is its start and its text."""
+    """26,896 path records: a message of 1.7 MB, of 8,606 RMPP segments over up to four cables. What opensm
+    needs is from when it is handed the request to when it hands over its answer; what saquery waits, from
+    its request to its answer. Both by strace, which stops them at the calls of umad alone. Beside them the
+    whole of saquery, most of which is its start and its text."""
     file = os.path.join(scratch, 'recipe.topo')
     make(SIZES['tree'], file)
     ours = Ours(scratch, file)
-    log, calls, asked = (os.path.join(ours.directory, name) for name in ('opensm.log', 'opensm.calls', 'saquery.calls'))
-    conf = os.path.join(ours.directory, 'conf')
+    log, conf, calls, asked = (os.path.join(ours.directory, name)
+                               for name in ('opensm.log', 'conf', 'opensm.calls', 'saquery.calls'))
     traced = ['strace', '-D', '-f', '--seccomp-bpf', '-ttt', '-T', '-s', '64', '-e', 'trace=sendmsg,recvmsg', '-o']
     with open(conf, 'w', encoding='utf-8') as settings:
         settings.write('force_log_flush TRUE\n')

@@ -148,8 +148,10 @@ static int file_extend(uint64_t base, size_t bytes, uint64_t end, const uint32_t
 		return errno;
 	if (filler[1] < FILLER_LEAST)
 		return ftruncate(fd, (off_t)(base + bytes)) ? errno : 0;
-	return pwrite(fd, filler, 8, (off_t)end) != 8 || pwrite(fd, &filler[1], 4, (off_t)(base + bytes - 4)) != 4 ?
-	       errno : 0;
+	if (pwrite(fd, filler, 8, (off_t)end) != 8 ||
+	    pwrite(fd, &filler[1], 4, (off_t)(base + bytes - 4)) != 4)
+		return errno;
+	return 0;
 }
 
 /*

@@ -224,8 +224,8 @@ NO_DREP = ';'.join(f'drop=cm:{number},direction=in' for number in range(2, 40))
 
 
 def exit_beside_silence(topology):
-    """exit() repeats a DREQ that is not answered, for 600 ms at most. (From another host ICMP
-    would say that the process there has ended.)"""
+    """exit() repeats a DREQ that is not answered, for 600 ms at most. On one host alone: from another ICMP says
+    that the process there has ended, and nobody waits."""
     meeting = Meeting(topology)
 
     def seconds():
@@ -362,6 +362,7 @@ def cases(topology):
     if local:
         yield Case('CM: kill -9 of an idle peer', lambda: killed_idle(topology), True)
         yield Case('CM: root and nobody on one host', lambda: two_users(topology), True)
+        yield Case('CM: an exit beside a peer that is silent', lambda: exit_beside_silence(topology), True)
         for victim in ('server', 'client'):
             yield Case(f'CM: kill -9 of the {victim} of rping',
                        lambda v=victim: killed_busy(topology, v), True)
@@ -369,7 +370,6 @@ def cases(topology):
         yield Case('CM: kill -9 of a target on another host', lambda: killed_far(topology), False)
     yield Case('CM: stopped listeners delay nobody', lambda: stopped(topology), local)
     yield Case('CM: a server that is stopped is waited for', lambda: connect_to_stopped(topology), local)
-    yield Case('CM: an exit beside a peer that is silent', lambda: exit_beside_silence(topology), local)
     yield Case('CM: a port that nobody serves', lambda: nobody_serves(topology), usual)
     yield Case('CM: a host where nobody is', lambda: nobody_there(topology), usual)
     yield Case('CM: what fails is explained', lambda: explained(topology), usual)

@@ -43,7 +43,8 @@ HEXADECIMAL = ('infiniband.bth.psn', 'infiniband.aeth.msn')     # in our line, w
 FLAGS = {'infiniband.bth.a': 'ackreq', 'infiniband.bth.se': 'solicited'}
 # Opcodes without a name and headers in tshark before 4.2.
 UNKNOWN = {(0x81, 'CNP'), (0x1c, 'RC_FLUSH'), (0x1d, 'RC_ATOMIC_WRITE'), (0xbc, 'XRC_FLUSH'),
-           (0xbd, 'XRC_ATOMIC_WRITE')}
+           (0xbd, 'XRC_ATOMIC_WRITE'),
+           (0xc0, 'GAPS')}          # of a manufacturer, and ours: src/wire/gaps.h
 AETH_KINDS = {0: r' ack msn', 1: r' rnr nak ', 2: r' reserved syndrome ', 3: r' nak '}
 
 

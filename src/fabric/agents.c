@@ -47,11 +47,6 @@ static bool agent_mad_is_answer(const uint8_t *mad)
 	return (mad[3] & METHOD_RESPONSE) || mad[3] == METHOD_TRAP_REPRESS;
 }
 
-static bool agent_has_method(const struct agent *agent, unsigned method)
-{
-	return agent->request.methods[method / 64] >> (method % 64) & 1;
-}
-
 static bool agent_has_class(const struct agent *agent, uint8_t class, uint8_t version, uint32_t oui)
 {
 	return agent->request.class == class && agent->request.class_version == version &&
@@ -492,13 +487,14 @@ static struct agent *agent_of_answer(const struct agents_port *port, const uint8
 
 static struct agent *agent_of_request(const struct agents_port *port, const uint8_t *mad)
 {
+	unsigned method = mad[3] & METHOD_BITS;
 	struct list *at;
 
 	list_for_each(at, &port->agents) {
 		struct agent *agent = list_entry(at, struct agent, of_port);
 
 		if (agent_has_class(agent, mad[1], mad[2], get_be24(mad + VENDOR_OUI)) &&
-		    agent_has_method(agent, mad[3] & METHOD_BITS))
+		    agent->request.methods[method / 64] >> (method % 64) & 1)
 			return agent;
 	}
 	return NULL;

@@ -135,12 +135,6 @@ static void server_pause(struct inspect_server *server, uint64_t now_ns)
 	log_info("out of file descriptors: nobody can look at this process");
 }
 
-static void server_resume(struct inspect_server *server, uint64_t now_ns)
-{
-	server->retry_ns = waiter_add(server->waiter, server->listen_fd, server->tag) ? now_ns + RETRY_NS :
-											 INSPECT_NEVER;
-}
-
 static void server_accept(struct inspect_server *server, uint64_t now_ns)
 {
 	unsigned i;
@@ -339,7 +333,8 @@ void inspect_server_turn(struct inspect_server *server, uint64_t now_ns)
 	unsigned i;
 
 	if (server->retry_ns <= now_ns)
-		server_resume(server, now_ns);
+		server->retry_ns = waiter_add(server->waiter, server->listen_fd, server->tag) ?
+					   now_ns + RETRY_NS : INSPECT_NEVER;
 	if (server->retry_ns == INSPECT_NEVER)
 		server_accept(server, now_ns);
 	for (i = 0; i < CLIENTS; i++)

@@ -29,19 +29,16 @@ static void find_fill(const struct port *port, uint32_t index, struct net_gid *f
 	memcpy(found->address, port->gid[index].address, 16);
 }
 
-/* Every 127.x.y.z belongs to lo, which has one of them as a GID. */
-static bool is_like(const struct port *port, const uint8_t gid[16], const uint8_t address[16])
-{
-	return port->netdev.loopback && ip_addr_is_loopback_ipv4(address) && ip_addr_is_loopback_ipv4(gid);
-}
-
 /* How well a GID fits: 0: not at all. Of one address, those of @link before others. */
 static unsigned find_fit(const struct port *port, const struct gid_entry *entry, uint8_t link,
 			 const uint8_t address[16])
 {
 	bool same = entry->valid && !memcmp(entry->gid.raw, address, 16);
+	/* Every 127.x.y.z belongs to lo, which has one of them as a GID. */
+	bool like = port->netdev.loopback && ip_addr_is_loopback_ipv4(address) &&
+		    ip_addr_is_loopback_ipv4(entry->gid.raw);
 
-	if (!entry->valid || (!same && !is_like(port, entry->gid.raw, address)))
+	if (!entry->valid || (!same && !like))
 		return 0;
 	return (same ? 3u : 1u) + (gid_entry_link(entry) == link);
 }

@@ -25,11 +25,6 @@ struct naming {
 	bool *taken;
 };
 
-static bool naming_is_usable(const struct netdev *netdev)
-{
-	return netdev->up && netdev->address_count > 0;
-}
-
 static bool name_is_free(const struct naming *naming, const char *name)
 {
 	int i;
@@ -76,7 +71,7 @@ static int take_matching(struct naming *naming, const char *pattern, const char 
 
 	for (pass = 0; pass < 2; pass++)
 		for (i = 0; i < naming->count; i++) {
-			if (naming->taken[i] || !naming_is_usable(&naming->list[i]) ||
+			if (naming->taken[i] || !naming->list[i].up || !naming->list[i].address_count ||
 			    naming->list[i].loopback != (pass == 1) ||
 			    fnmatch(pattern, naming->list[i].name, 0))
 				continue;

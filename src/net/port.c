@@ -67,11 +67,6 @@ void port_init(struct port *port, const struct config *config, const struct name
 
 /* ---- of a network interface ---- */
 
-static bool netdev_is_active(const struct port *port)
-{
-	return port->netdev.up && port->netdev.running && !port->gone;
-}
-
 static enum ibv_mtu netdev_active_mtu(const struct port *port)
 {
 	uint32_t room = port->netdev.mtu > MTU_OVERHEAD ? port->netdev.mtu - MTU_OVERHEAD : 0;
@@ -100,7 +95,7 @@ static uint32_t netdev_speed_mbps(const struct port *port)
 
 static void netdev_query(const struct port *port, struct port_state *state)
 {
-	bool active = netdev_is_active(port);
+	bool active = port->netdev.up && port->netdev.running && !port->gone;
 
 	*state = (struct port_state){ .state = active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
 				      .physical = active ? 5 : 3,

@@ -149,11 +149,6 @@ static void echo_hold(struct qp *qp, uint64_t now_ns) REQUIRES(qp->lock)
 	atomic_store_explicit(&qp->echo_held, echoes->receives_wanted, memory_order_relaxed);
 }
 
-static bool is_overdue(const struct echoes *echoes, uint64_t now_ns)
-{
-	return echoes->held && now_ns - echoes->held_ns >= ECHO_HOLD_MAX_NS;
-}
-
 bool echo_ready(const struct qp *qp)
 {
 	const struct echoes *echoes = qp->responder.echoes;
@@ -201,7 +196,8 @@ void echo_transmit(struct transmit *transmit)
 	lock_alias(&qp->lock);
 	if (!echoes->count)
 		return;
-	if (is_behind(qp, echoes->receives_wanted) && !is_overdue(echoes, now_ns)) {
+	if (is_behind(qp, echoes->receives_wanted) &&
+	    (!echoes->held || now_ns - echoes->held_ns < ECHO_HOLD_MAX_NS)) {
 		echo_hold(qp, now_ns);
 		return;
 	}

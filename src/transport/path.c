@@ -150,17 +150,12 @@ static bool is_waiting(const struct qp *qp)
 	return !list_empty(&qp->wait_node);
 }
 
-static bool path_has_room(const struct path *path) REQUIRES(path->lock)
-{
-	return path->in_flight_bytes == 0 || path->in_flight_bytes < path->window_bytes;
-}
-
 static void path_wake_next(struct path *path, struct run_queue *queue) REQUIRES(path->lock)
 {
 	struct list *node;
 	struct qp *qp;
 
-	if (!path_has_room(path))
+	if (path->in_flight_bytes && path->in_flight_bytes >= path->window_bytes)
 		return;
 	node = list_pop(&path->waiting);
 	if (!node)

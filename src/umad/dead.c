@@ -99,19 +99,14 @@ static int file_attach(struct umad_file *file) REQUIRES(file->lock)
 	return -1;
 }
 
-/* What was told of timeouts would be lost with the pair. */
-static bool file_is_read(int fd)
-{
-	return recv(fd, NULL, 0, MSG_PEEK | MSG_DONTWAIT) < 0;
-}
-
 /*
  * Requests of before have no answer any more: they are told of first. A manager that sweeps each second
- * has one under way whenever a second is over, so what is due is done when the last of them is told of.
+ * has one under way whenever a second is over, so what is due is done when the last of them is told of. What was
+ * told and not read yet would be lost with the pair.
  */
 static bool file_is_busy(const struct umad_file *file, int fd) REQUIRES(file->lock)
 {
-	return file->count || !file_is_read(fd);
+	return file->count || recv(fd, NULL, 0, MSG_PEEK | MSG_DONTWAIT) >= 0;
 }
 
 uint64_t umad_file_revive(struct umad_file *file, int fd, uint64_t now_ns)

@@ -107,25 +107,20 @@ static void answer_unknown(struct cm_protocol *protocol, struct cm_details *deta
 		cm_reply_drep(protocol, details);
 }
 
-/* A message with our ID shows that the peer got one of ours; a REJ may come without it. */
-static void protocol_receive(struct cm_connection *connection, enum cm_input input,
-			     struct cm_details *details)
-{
-	connection->heard |= cm_message_receiver_id(details->message) != 0;
-	cm_step(connection, input, details);
-}
-
 static void protocol_deliver(struct cm_protocol *protocol, struct cm_details *details)
 {
 	const struct cm_message *message = details->message;
 	struct cm_connection *connection = find_receiver(protocol, message, details->from);
 
-	if (!connection)
+	if (!connection) {
 		answer_unknown(protocol, details);
-	else if (memcmp(connection->address.remote, details->from->remote, 16))
+	} else if (memcmp(connection->address.remote, details->from->remote, 16)) {
 		cm_drop(protocol, details, DROP_CM_WRONG_ADDRESS);
-	else
-		protocol_receive(connection, protocol_input_of(message->kind), details);
+	} else {
+		/* A message with our ID shows that the peer got one of ours; a REJ may come without it. */
+		connection->heard |= cm_message_receiver_id(message) != 0;
+		cm_step(connection, protocol_input_of(message->kind), details);
+	}
 }
 
 /* Lengths come from the sender: none may exceed its field. */

@@ -162,13 +162,6 @@ static void retry_send_again(struct cm_connection *connection, uint64_t now_ns)
 	cm_send_again(connection);
 }
 
-/* The timer was taken for something that was nothing. */
-static void retry_resume(struct cm_connection *connection, uint64_t now_ns)
-{
-	if (cm_state_retries((enum cm_state)connection->state))
-		arm_next(connection, now_ns);
-}
-
 static enum cm_message_kind retry_is_outstanding(const struct cm_connection *connection)
 {
 	switch (connection->state) {
@@ -191,8 +184,10 @@ void cm_retry_expired(struct cm_connection *connection, uint64_t now_ns)
 
 	if (connection->lost) {
 		details.lost = (enum cm_message_kind)(connection->lost - 1);
-		if (cm_step(connection, CM_INPUT_LOST, &details))
-			retry_resume(connection, now_ns); /* not what it waits for */
+		/* Not what it waits for: the timer was taken for nothing. */
+		if (cm_step(connection, CM_INPUT_LOST, &details) &&
+		    cm_state_retries((enum cm_state)connection->state))
+			arm_next(connection, now_ns);
 	} else if (cm_state_retries((enum cm_state)connection->state) &&
 		   now_ns < connection->give_up_ns) {
 		retry_send_again(connection, now_ns);

@@ -386,6 +386,7 @@ static enum drop completer_reported(struct qp_call *call, uint32_t psn, const st
 	if (qp->state != IBV_QPS_ERR && requester->una_psn == psn && requester->send_psn != psn &&
 	    gaps_end(gaps->held))
 		repair_learn(qp, gaps);
+	requester_check_drained(call);
 	return DROP_NONE;
 }
 

@@ -231,6 +231,45 @@ static void not_ready_ends_a_round(void **state)
 	station_free(s);
 }
 
+/* The report that nothing is missing comes before the ACK, and answers as much. */
+static void a_report_may_be_the_last_answer_of_a_queue_that_drains(void **state)
+{
+	struct station *s = repair_asked_station();
+
+	s->qp.attr.en_sqd_async_notify = 1;
+	station_move(s, IBV_QPS_SQD);
+	receive_gaps(s, GAPS_REPORT, OUR_PSN, 1);
+	assert_int_equal(transmit(s), 1);
+	assert_false(event_pending(s, QP_EVENT_SQ_DRAINED));
+	receive_gaps(s, GAPS_REPORT, OUR_PSN + WRITES, 0);
+	assert_true(event_pending(s, QP_EVENT_SQ_DRAINED));
+	assert_int_equal(s->qp.attr.sq_draining, 0);
+	receive_ack(s, OUR_PSN + WRITES - 1);
+	station_free(s);
+}
+
+/* Half of all PSNs later those of a repair that is over are ahead again. */
+static void a_repair_that_is_over_is_forgotten(void **state)
+{
+	struct station *s = repair_asked_station();
+	struct requester *requester = &s->qp.requester;
+
+	receive_gaps(s, GAPS_REPORT, OUR_PSN, 1 | 2);
+	assert_int_equal(transmit(s), 1);
+	receive_ack(s, OUR_PSN + WRITES - 1);
+	post(s, IBV_WR_RDMA_WRITE, WRITES, 8);
+	assert_int_equal(transmit(s), 1);
+	receive_ack(s, OUR_PSN + WRITES);
+	requester->una_psn = requester->send_psn = requester->next_psn = psn_add(OUR_PSN, (1u << 23) + 100);
+	assert_false(repair_goes_on(s));
+	post(s, IBV_WR_RDMA_WRITE, WRITES + 1, 8);
+	assert_int_equal(transmit(s), 1);
+	receive_nak(s, requester->una_psn, AETH_NAK, NAK_SEQUENCE);
+	assert_int_equal(transmit(s), 1);
+	expect_sent(s, 0, OPCODE_RC_WRITE_ONLY, psn_add(OUR_PSN, (1u << 23) + 100));
+	station_free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -245,6 +284,8 @@ int main(void)
 		TEST(answers_to_no_question_are_dropped),
 		TEST(who_does_not_answer_is_not_asked_for_ever),
 		TEST(not_ready_ends_a_round),
+		TEST(a_report_may_be_the_last_answer_of_a_queue_that_drains),
+		TEST(a_repair_that_is_over_is_forgotten),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

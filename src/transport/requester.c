@@ -486,6 +486,11 @@ static void requester_resend(struct transmit *transmit) REQUIRES(transmit->call-
 	uint32_t psn, end, bytes = 0;
 
 	lock_alias(&qp->lock);
+	/* What is filled is forgotten: PSNs come round again. */
+	if (!repair_is_on(qp)) {
+		repair_stop(qp);
+		return;
+	}
 	while (repair_next_gap(qp, &psn) && transmit_has_room(transmit)) {
 		struct send_wqe *wqe = request_at(qp, psn);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Words for dropped packets (drop.h). Lines that repeat themselves are counted, and all lines of this kind
- * are limited to a few a second (base/log.c): whoever sends such packets cannot flood stderr.
+ * Dropped packets: counted, and words for them (drop.h). Lines that repeat themselves are counted, and all
+ * lines of this kind are limited to a few a second (base/log.c): whoever sends such packets cannot flood
+ * stderr.
  */
 #include "base/ip_addr.h"
 #include "transport/drop.h"
@@ -13,6 +14,20 @@
 #include "wire/opcode.h"
 
 #define DROP_WORDS_MAX 512
+
+enum drop count_drop(const struct qp_call *call, enum drop why)
+{
+	static const uint8_t tally[DROP_COUNT] = {
+		[DROP_NONE] = QP_COUNTER_NONE,
+#define DROP(reason, counter, tally, words, peer, key) [DROP_##reason] = QP_COUNTER_##tally,
+#include "tracepoint/drop.def"
+#undef DROP
+	};
+
+	if (tally[why] != QP_COUNTER_NONE)
+		atomic_fetch_add_explicit(&call->qp->access->tally[tally[why]], 1, memory_order_relaxed);
+	return drop_count(call->qp->transport->counters, why, 1);
+}
 
 const char *address_text(const uint8_t address[16], char *buffer)
 {

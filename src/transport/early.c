@@ -155,6 +155,20 @@ void early_drop(struct qp *qp)
 	early->report_due = false;
 }
 
+void early_give_up(struct qp_call *call, uint32_t psn)
+{
+	struct qp *qp = call->qp;
+	const struct recovery *recovery;
+	uint16_t number;
+
+	lock_alias(&qp->lock);
+	recovery = recovery_of(qp);
+	for (number = recovery ? recovery->early.first : 0; number; number = early_place_of(qp, number)->next)
+		if (early_place_of(qp, number)->packet.psn != psn)
+			count_drop(call, DROP_PSN_AHEAD);
+	early_drop(qp);
+}
+
 /* ---- telling the peer ---- */
 
 bool early_ready(const struct qp *qp)
@@ -212,10 +226,10 @@ void early_transmit(struct transmit *transmit)
 		early->answer_due = false;
 		early_tell(transmit, (struct gaps){ .kind = GAPS_YES }, early->ask_psn);
 	}
-	if (early->report_due && transmit_has_room(transmit)) {
+	/* Not in the middle of executing what is held: the next one says more. */
+	if (early->report_due && !early_next(qp) && transmit_has_room(transmit)) {
 		early->report_due = false;
-		if (!early_next(qp))
-			early_report(transmit, early);
+		early_report(transmit, early);
 	}
 }
 
@@ -229,5 +243,5 @@ uint64_t early_deadline(const struct qp *qp)
 void early_timeout(struct qp_call *call)
 {
 	if (early_deadline(call->qp) <= call->now_ns)
-		early_drop(call->qp);
+		early_give_up(call, call->qp->responder.expected_psn);
 }

@@ -31,6 +31,8 @@ const struct packet *early_next(struct qp *qp) REQUIRES(qp->lock);
 /* It was executed. */
 void early_pop(struct qp_call *call) REQUIRES(call->qp->lock);
 void early_drop(struct qp *qp) REQUIRES(qp->lock);
+/* The same, and they are counted: but for the packet with @psn, which is dropped for a reason of its own. */
+void early_give_up(struct qp_call *call, uint32_t psn) REQUIRES(call->qp->lock);
 
 static inline bool early_holds(const struct qp *qp) REQUIRES(qp->lock)
 {

@@ -154,6 +154,7 @@ static void a_held_send_without_a_receive_is_not_ready(void **state)
 	expect_answer(s, 0, PEER_PSN + 1, AETH_RNR);
 	/* The requester begins anew with the one that it names: nothing else is held meanwhile. */
 	assert_int_equal(early_taken(s), 0);
+	assert_int_equal(station_counter(s, COUNTER_RX_SEQUENCE), 2);
 	receive_data(s, OPCODE_RC_SEND_ONLY, PEER_PSN + 3, 8);
 	assert_int_equal(early_taken(s), 0);
 	for (unsigned i = 1; i < 4; i++)
@@ -260,8 +261,10 @@ static void a_gap_that_is_not_filled_costs_no_memory_for_long(void **state)
 	assert_int_equal(deadline_of(s), s->now_ns + EARLY_NS);
 	pass_time(s, EARLY_NS - 1);
 	assert_int_equal(early_taken(s), 1);
+	assert_int_equal(station_counter(s, COUNTER_RX_SEQUENCE), 0);
 	pass_time(s, 1);
 	assert_int_equal(early_taken(s), 0);
+	assert_int_equal(station_counter(s, COUNTER_RX_SEQUENCE), 1);
 	/* And more behind the same gap finds no place again. */
 	receive_data(s, OPCODE_RC_WRITE_ONLY, PEER_PSN + 2, 4);
 	assert_int_equal(early_taken(s), 0);
@@ -347,6 +350,21 @@ static void reset_and_error_give_all_back(void **state)
 	}
 }
 
+/* A queue pair goes over from UDP to memory: what is held came from whoever can send by UDP. */
+static void what_is_held_does_not_outlive_the_way_that_it_came(void **state) UNCHECKED_LOCKS
+{
+	struct station *s = early_station();
+
+	receive_data(s, OPCODE_RC_WRITE_ONLY, PEER_PSN + 1, 4);
+	assert_int_equal(early_taken(s), 1);
+	effects_init(&s->effects);
+	transport_way_changed(&s->qp, s->now_ns, &s->effects);
+	assert_int_equal(early_taken(s), 0);
+	receive_data(s, OPCODE_RC_WRITE_ONLY, PEER_PSN, 4);
+	assert_int_equal(s->qp.responder.expected_psn, PEER_PSN + 1);
+	station_free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -365,6 +383,7 @@ int main(void)
 		TEST(strangers_ask_in_vain),
 		TEST(other_services_know_nothing_of_gaps),
 		TEST(reset_and_error_give_all_back),
+		TEST(what_is_held_does_not_outlive_the_way_that_it_came),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

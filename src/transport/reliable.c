@@ -74,9 +74,16 @@ static bool reliable_may_gather(struct qp *qp, uint64_t now_ns) REQUIRES(qp->loc
 	return !responder_ready(qp) && requester_may_gather(qp, now_ns);
 }
 
+/* What came by the former way is not believed by the new one (engine/way.h), nor is what is held of it. */
+static void reliable_way_changed(struct qp_call *call) REQUIRES(call->qp->lock)
+{
+	early_drop(call->qp);
+	requester_way_changed(call);
+}
+
 #define RELIABLE .transmit = reliable_transmit, .ready = reliable_ready, \
 	.deadline = reliable_deadline, .timeout = reliable_timeout, \
-	.may_gather = reliable_may_gather, .way_changed = requester_way_changed
+	.may_gather = reliable_may_gather, .way_changed = reliable_way_changed
 
 const struct transport_service service_rc = { .receive = rc_receive, RELIABLE };
 const struct transport_service service_xrc = { .receive = xrc_receive, RELIABLE };

@@ -173,7 +173,7 @@ static enum drop responder_execute(struct qp_call *call, const struct packet *pa
 	uint32_t psns, psn = packet->psn;
 
 	if (fault) {
-		early_drop(call->qp);	/* this one perhaps, too */
+		early_give_up(call, psn);	/* this one perhaps, too */
 		return responder_fault(call, fault, psn);
 	}
 	psns = packet->op->verb == VERB_READ ? packets_for(call->qp, packet->reth.length) : 1;

@@ -128,20 +128,6 @@ void note_established(struct qp_call *call)
 	qp_raise(qp, QP_EVENT_COMM_EST, call->effects);
 }
 
-enum drop count_drop(const struct qp_call *call, enum drop why)
-{
-	static const uint8_t tally[DROP_COUNT] = {
-		[DROP_NONE] = QP_COUNTER_NONE,
-#define DROP(reason, counter, tally, words, peer, key) [DROP_##reason] = QP_COUNTER_##tally,
-#include "tracepoint/drop.def"
-#undef DROP
-	};
-
-	if (tally[why] != QP_COUNTER_NONE)
-		atomic_fetch_add_explicit(&call->qp->access->tally[tally[why]], 1, memory_order_relaxed);
-	return drop_count(call->qp->transport->counters, why, 1);
-}
-
 enum drop transport_receive(struct qp *qp, const struct packet *packet, const struct rx_info *info,
 			    uint64_t now_ns, struct effects *effects)
 {

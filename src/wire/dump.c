@@ -187,7 +187,7 @@ static void add_message(struct line *line, const struct cm_message *message)
 
 static void add_cm(struct line *line, const struct cm_message *message)
 {
-	add(line, "CM %s", cm_message_name(message->kind));
+	add(line, "CM %s", dump_is_known(cm_message_name(message->kind)));
 	if (cm_message_sender_id(message))
 		add(line, " id 0x%08x", cm_message_sender_id(message));
 	if (cm_message_receiver_id(message))

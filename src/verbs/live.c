@@ -94,6 +94,9 @@ static struct live_identity live_identity_of(enum live_kind kind, const void *ob
 	UNNUMBERED(LIVE_XRCD, struct ibv_xrcd);
 	UNNUMBERED(LIVE_COUNTERS, struct ibv_counters);
 	UNNUMBERED(LIVE_CHANNEL, struct ibv_comp_channel);
+	case LIVE_COMP_CNTR:
+		return (struct live_identity) { ((const struct comp_counter *)object)->ibv.context,
+						((const struct comp_counter *)object)->ibv.handle };
 	default:
 		return (struct live_identity) { NULL, 0 };
 	}

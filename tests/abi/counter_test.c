@@ -64,6 +64,9 @@ static void two_values_are_set_increased_and_read(void **state)
 	assert_int_equal(ibv_set_err_comp_cntr(counter, 9), 0);
 	expect_values(counter, 1, 9);
 	assert_int_equal(ibv_read_comp_cntr(counter, NULL), EINVAL);
+	counter->handle++;
+	assert_int_equal(ibv_destroy_comp_cntr(counter), ENOENT);	/* an adapter finds it by its number */
+	counter->handle--;
 	assert_int_equal(ibv_destroy_comp_cntr(counter), 0);
 	errno = 0;
 	assert_int_equal(ibv_destroy_comp_cntr(counter), EINVAL);	/* it is no more */

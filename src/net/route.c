@@ -77,8 +77,10 @@ static int resolve_host_only(struct net *net, const struct gid_entry *entry,
 	}
 	if (!known.local) {
 		explain("%s: GID index 0 is not an address of its interface and works inside this "
-			"host only; %s is on another host: use another sgid_index (ibv_devinfo -v "
-			"lists them)", who, gid_text(dgid, text));
+			"host only; %s is %s: use another sgid_index (ibv_devinfo -v lists them)",
+			who, gid_text(dgid, text),
+			ip_addr_is_multicast(dgid) ? "a multicast group, which is sent to from an address" :
+						     "on another host");
 		return EINVAL;
 	}
 	memcpy(route->source, entry->address, 16);

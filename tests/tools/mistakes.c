@@ -349,6 +349,16 @@ static void mistake_after_destroy(void)
 	printf("%d\n", ibv_modify_qp(qp, &attr, IBV_QP_STATE));
 }
 
+/* To a multicast group from GID 0, which is no address of lo. */
+static void mistake_of_group(void)
+{
+	struct ibv_ah_attr attr = way();
+
+	attr.grh.sgid_index = 0;
+	attr.grh.dgid = (union ibv_gid){ .raw = { 0xff, 0x0e, [15] = 9 } };
+	MUST(!ibv_create_ah(pd, &attr));
+}
+
 /* "cm-ack" destroys an id whose event it has; "cm-next" waits for an event and has asked for none. */
 static void mistake_with_ids(const char *name)
 {
@@ -416,6 +426,8 @@ int main(int argc, char **argv)
 		mistake_of_flags();
 	else if (!strcmp(name, "depth"))
 		mistake_of_depth();
+	else if (!strcmp(name, "group"))
+		mistake_of_group();
 	else if (!strcmp(name, "async"))
 		mistake_of_async();
 	else if (!strcmp(name, "destroyed"))

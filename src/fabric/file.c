@@ -109,9 +109,12 @@ static void read_node(struct reader *reader, const char *p, const char *comment,
 	memcpy(draft.node.description, name, strnlen(name, DESCRIPTION_BYTES));
 	describe_node(reader, &draft.node, comment);
 	if (comment && type == FABRIC_SWITCH) {
-		if (strstr(comment, "enhanced port 0"))
+		const char *behind = strrchr(comment, '"');	/* the description */
+
+		behind = behind ? behind : comment;
+		if (strstr(behind, "enhanced port 0"))
 			draft.options.esp0 = true;
-		else if (strstr(comment, "base port 0"))
+		else if (strstr(behind, "base port 0"))
 			draft.options.esp0 = false;
 	}
 	if (!draft.node.guid)

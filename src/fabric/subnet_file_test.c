@@ -91,6 +91,8 @@ static void a_printed_fabric_is_read_as_the_same(void **unused)
 	printed_and_read_again_it_is_the_same(TWO_SWITCHES
 		"\nlink \"sw1\"[3] ber=1e-09 degraded=1x\ncounter \"sw1\"[0] VL15Dropped+=1\n");
 	printed_and_read_again_it_is_the_same("make torus 3x3 hosts=2 speed=XDR width=8x\n");
+	/* What is said behind the description is no part of a name. */
+	printed_and_read_again_it_is_the_same("Switch 1 \"S-00enhanced port 0\"\n");
 }
 
 /* Printed, a subnet has the options of its switches and the cables that are pulled. */

@@ -264,6 +264,7 @@ static void world_end(struct program *programs)
 	visitors_close(&room);
 	data_close(&room);
 	issm_close(&room);
+	console_close_all(&room);
 	agents_free(room.agents);
 	fabric_free(room.fabric);
 }

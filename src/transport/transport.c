@@ -16,8 +16,8 @@
 #include "transport/congestion.h"
 #include "transport/drop.h"
 #include "transport/echo.h"
-#include "transport/early.h"
 #include "transport/internal.h"
+#include "transport/recovery.h"
 #include "transport/refusal.h"
 #include "transport/service.h"
 
@@ -311,7 +311,7 @@ static void fail_here(struct qp_call *call) REQUIRES(call->qp->lock)
 	struct qp *qp = call->qp;
 
 	requester_stop(call);
-	early_drop(call->qp);
+	recovery_end(call->qp);	/* what is owed by it, too */
 	qp->responder.answer = ANSWER_NONE;
 	replay_drop(&qp->responder);
 	flush_sends(call);

@@ -117,6 +117,7 @@ int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
 	CALL();
 	struct id *listener = to_id(listen);
 	struct rdma_cm_event *event;
+	struct rdma_cm_id *made;
 	int err;
 
 	if (!listener || !id || !listener->synchronous)
@@ -131,18 +132,20 @@ int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
 		listen->event = event;
 		return result(err);
 	}
+	made = event->id;
 	if (listener->qp_template) {
 		struct ibv_qp_init_attr attr = *listener->qp_template;
 
-		if (rdma_create_qp(event->id, listen->pd, &attr)) {
+		if (rdma_create_qp(made, listen->pd, &attr)) {
+			err = errno;
 			/* The application gets no id, so the peer is told so. */
-			rdma_reject(event->id, NULL, 0);
-			rdma_ack_cm_event(event);
-			rdma_destroy_id(event->id);
-			return result(errno);
+			rdma_reject(made, NULL, 0);
+			rdma_ack_cm_event(event);	/* frees it */
+			rdma_destroy_id(made);
+			return result(err);
 		}
 	}
-	*id = event->id;
-	(*id)->event = event;
+	made->event = event;
+	*id = made;
 	return 0;
 }

@@ -30,6 +30,17 @@ static struct tx_batch *batch_get(struct engine *engine)
 	return batch ? batch : tx_batch_new();
 }
 
+static void batch_put(struct engine *engine, struct tx_batch *batch)
+{
+	lock_acquire(&engine->batches.lock);
+	if (engine->batches.count < ENGINE_BATCHES) {
+		engine->batches.free[engine->batches.count++] = batch;
+		batch = NULL;
+	}
+	lock_release(&engine->batches.lock);
+	free(batch);
+}
+
 struct tx_batch *tx_batch_new(void)
 {
 	struct tx_batch *batch = malloc(sizeof(*batch) + TX_BYTES_MAX);
@@ -128,15 +139,8 @@ static void tx_run_qp(struct engine *engine, struct qp *qp)
 	if (more)
 		run_queue_add(&engine->run_queue, qp);
 	lock_release(&qp->lock);
-	if (batch) {
-		lock_acquire(&engine->batches.lock);
-		if (engine->batches.count < ENGINE_BATCHES) {
-			engine->batches.free[engine->batches.count++] = batch;
-			batch = NULL;
-		}
-		lock_release(&engine->batches.lock);
-		free(batch);
-	}
+	if (batch)
+		batch_put(engine, batch);
 }
 
 bool tx_is_through_memory(const struct engine *engine, const struct qp *qp)

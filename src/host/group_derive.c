@@ -271,6 +271,21 @@ static bool is_overtaken(struct family *family)
 	return true;
 }
 
+static void derive_finish(struct port_group *group, struct family *family, uint64_t now_ns)
+	REQUIRES(group->lock)
+{
+	family->state = IDLE;
+	if (!group_members_list(&group->members)) {
+		conclude_last(group, family);
+		group_watch_choose(&group->watch, &group->members);
+	}
+	if (family->answered)		/* else lo is down: leave all as it is */
+		derive_build(group, family);
+	retry_later(family, now_ns);
+	if (family->again || group_socket_count(family->number) != family->size)
+		group_schedule(family, now_ns + GROUP_BACKOFF_MIN_NS);
+}
+
 /* No member knows of a program, so there may be none: attach one that only steers probes. */
 static void introduce_program(struct port_group *group, struct family *family, uint64_t now_ns)
 {
@@ -296,18 +311,8 @@ void group_turn(struct port_group *group, struct family *family, uint64_t now_ns
 	if (family->state == ASKING && derive_advance(group, family, now_ns))
 		introduce_program(group, family, now_ns);
 	while (family->state == PROBING && derive_advance(group, family, now_ns))
-		if (!is_overtaken(family)) {
-			family->state = IDLE;
-			if (!group_members_list(&group->members)) {
-				conclude_last(group, family);
-				group_watch_choose(&group->watch, &group->members);
-			}
-			if (family->answered)		/* else lo is down: leave all as it is */
-				derive_build(group, family);
-			retry_later(family, now_ns);
-			if (family->again || group_socket_count(family->number) != family->size)
-				group_schedule(family, now_ns + GROUP_BACKOFF_MIN_NS);
-		}
+		if (!is_overtaken(family))
+			derive_finish(group, family, now_ns);
 	if (family->state == IDLE && family->late_ns <= now_ns) {
 		family->late_ns = TIME_NEVER;
 		derive_build(group, family);

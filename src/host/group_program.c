@@ -40,6 +40,19 @@ struct intervals {
 	uint16_t first[SLOT_COUNT], index[SLOT_COUNT];
 };
 
+static void find_intervals(const struct group_map *map, struct intervals *intervals)
+{
+	unsigned slot;
+
+	intervals->count = 0;
+	for (slot = 0; slot < SLOT_COUNT; slot++) {
+		if (slot && map->index[slot] == map->index[slot - 1])
+			continue;
+		intervals->first[intervals->count] = (uint16_t)slot;
+		intervals->index[intervals->count++] = map->index[slot];
+	}
+}
+
 /* Instructions for the intervals @low .. @high. */
 static unsigned tree_size(unsigned low, unsigned high)
 {
@@ -148,6 +161,30 @@ static struct sock_filter *put_chance(const struct group_map *map, struct sock_f
 	return program_put(out, BPF_RET | BPF_A, 0);
 }
 
+/* Leaves the slot of an answer in A, and jumps past its own end. */
+static struct sock_filter *put_mad(const struct group_map *map, struct sock_filter *out)
+{
+	struct sock_filter *other, *answer;
+
+	out = program_put(out, BPF_LD | BPF_B | BPF_ABS, CLASS_AT);
+	out = put_jump(out, CLASS_CM, 1, 0);
+	other = out++;
+	out = program_put(out, BPF_LD | BPF_H | BPF_ABS, ATTRIBUTE_AT);
+	out = put_jump(out, ATTRIBUTE_REQ, 7, 0);
+	out = put_jump(out, ATTRIBUTE_SIDR_REQ, 6, 0);
+	out = put_jump(out, ATTRIBUTE_SIDR_REP, 2, 0);
+	out = program_put(out, BPF_LD | BPF_W | BPF_ABS, SECOND_ID_AT);
+	out = program_put(out, BPF_JMP | BPF_JA, 1);
+	out = program_put(out, BPF_LD | BPF_W | BPF_ABS, FIRST_ID_AT);
+	out = program_put(out, BPF_ALU | BPF_RSH | BPF_K, COMM_ID_SLOT_SHIFT);
+	answer = out++;
+	out = put_services(map, out);
+	program_put(other, BPF_JMP | BPF_JA, (uint32_t)(out - other - 1));
+	out = put_chance(map, out);
+	program_put(answer, BPF_JMP | BPF_JA, (uint32_t)(out - answer - 1));
+	return out;
+}
+
 unsigned group_program_build(const struct group_map *map, struct sock_filter *program)
 {
 	const struct sock_filter head[] = {
@@ -166,38 +203,10 @@ unsigned group_program_build(const struct group_map *map, struct sock_filter *pr
 	const size_t head_count = sizeof(head) / sizeof(head[0]);
 	struct sock_filter *over = program + head_count, *end;
 	struct intervals intervals;
-	unsigned slot;
-	struct sock_filter *out;
-	struct sock_filter *other;
-	struct sock_filter *answer;
 
-	intervals.count = 0;
-	for (slot = 0; slot < SLOT_COUNT; slot++) {
-		if (slot && map->index[slot] == map->index[slot - 1])
-			continue;
-		intervals.first[intervals.count] = (uint16_t)slot;
-		intervals.index[intervals.count++] = map->index[slot];
-	}
+	find_intervals(map, &intervals);
 	memcpy(program, head, sizeof(head));
-	/* Leaves the slot of an answer in A, and jumps past its own end. */
-	out = over + 1;
-	out = program_put(out, BPF_LD | BPF_B | BPF_ABS, CLASS_AT);
-	out = put_jump(out, CLASS_CM, 1, 0);
-	other = out++;
-	out = program_put(out, BPF_LD | BPF_H | BPF_ABS, ATTRIBUTE_AT);
-	out = put_jump(out, ATTRIBUTE_REQ, 7, 0);
-	out = put_jump(out, ATTRIBUTE_SIDR_REQ, 6, 0);
-	out = put_jump(out, ATTRIBUTE_SIDR_REP, 2, 0);
-	out = program_put(out, BPF_LD | BPF_W | BPF_ABS, SECOND_ID_AT);
-	out = program_put(out, BPF_JMP | BPF_JA, 1);
-	out = program_put(out, BPF_LD | BPF_W | BPF_ABS, FIRST_ID_AT);
-	out = program_put(out, BPF_ALU | BPF_RSH | BPF_K, COMM_ID_SLOT_SHIFT);
-	answer = out++;
-	out = put_services(map, out);
-	program_put(other, BPF_JMP | BPF_JA, (uint32_t)(out - other - 1));
-	out = put_chance(map, out);
-	program_put(answer, BPF_JMP | BPF_JA, (uint32_t)(out - answer - 1));
-	end = out;
+	end = put_mad(map, over + 1);
 	program_put(over, BPF_JMP | BPF_JA, (uint32_t)(end - over - 1));
 	end = put_tree(&intervals, 0, intervals.count - 1, end);
 	return (unsigned)(end - program);

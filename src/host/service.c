@@ -164,6 +164,27 @@ static int search_host(uint64_t id, enum scope scope)
 	return err;
 }
 
+/* 0; EADDRINUSE: another claim collides with one of that scope. */
+static int service_search(uint64_t id, enum scope scope, const uint8_t address[16])
+{
+	int err = 0;
+
+	if (scope == SCOPE_ADDRESS)
+		err = look_up(id, family_scope(address), address);
+	if (!err && scope == SCOPE_ANY)
+		err = look_up(id, SCOPE_IPV4, address);
+	if (!err && scope == SCOPE_ANY)
+		err = look_up(id, SCOPE_IPV6, address);
+	if (!err && scope != SCOPE_ANY)
+		err = look_up(id, SCOPE_ANY, address);
+	if (!err && scope != SCOPE_ADDRESS) {
+		err = search_list(id, scope);
+		if (err == ENOENT)
+			err = search_host(id, scope);
+	}
+	return err;
+}
+
 /* ---- ports below 1024: claims that are believed ---- */
 
 /* The claims that a claim collides with, or that a request is for: the narrowest of them. */
@@ -263,28 +284,10 @@ static int bind_beside(const struct service_claim *claim, struct abstract_name *
 static int claim_search(const struct service_claim *claim, const struct abstract_name *own)
 {
 	struct believed_search search = { .scope = claim->scope, .address = claim->address, .own = own };
-	enum scope scope;
-	int err;
 
 	if (service_is_reserved(claim->id) && !believed_find(claim->id, &search))
 		return search.found_scope <= SCOPE_ANY ? EADDRINUSE : 0;
-	/* 0; EADDRINUSE: another claim collides with one of that scope. */
-	scope = claim->scope;
-	err = 0;
-	if (scope == SCOPE_ADDRESS)
-		err = look_up(claim->id, family_scope(claim->address), claim->address);
-	if (!err && scope == SCOPE_ANY)
-		err = look_up(claim->id, SCOPE_IPV4, claim->address);
-	if (!err && scope == SCOPE_ANY)
-		err = look_up(claim->id, SCOPE_IPV6, claim->address);
-	if (!err && scope != SCOPE_ANY)
-		err = look_up(claim->id, SCOPE_ANY, claim->address);
-	if (!err && scope != SCOPE_ADDRESS) {
-		err = search_list(claim->id, scope);
-		if (err == ENOENT)
-			err = search_host(claim->id, scope);
-	}
-	return err;
+	return service_search(claim->id, claim->scope, claim->address);
 }
 
 /* From now on @fd takes nothing of other sockets. 0 or errno. */

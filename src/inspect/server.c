@@ -253,6 +253,22 @@ static int client_hello(struct inspect_client *client)
 	return client_send(client, &head, NULL);
 }
 
+static int client_proof(struct inspect_client *client, const struct letter *letter)
+{
+	struct inspect_head head = { .kind = INSPECT_PROOF };
+	uint8_t differs = 0;
+	size_t i;
+
+	if (letter->head.bytes != sizeof(client->nonce))
+		return EPROTO;
+	for (i = 0; i < sizeof(client->nonce); i++)
+		differs |= client->nonce[i] ^ (uint8_t)letter->text[i];
+	if (differs)
+		return EPERM;
+	client->stage = STAGE_PROVEN;
+	return client_send(client, &head, NULL);
+}
+
 static int client_command(struct inspect_server *server, struct inspect_client *client, struct letter *letter)
 {
 	struct inspect_head head = { .kind = INSPECT_COMMAND };
@@ -277,9 +293,6 @@ static int client_handle(struct inspect_server *server, struct inspect_client *c
 	static const enum inspect_kind expected[] = {
 		[STAGE_HELLO] = INSPECT_HELLO, [STAGE_PROOF] = INSPECT_PROOF, [STAGE_PROVEN] = INSPECT_COMMAND,
 	};
-	struct inspect_head head;
-	uint8_t differs;
-	size_t i;
 
 	if (letter->head.kind != (uint16_t)expected[client->stage])
 		return EPROTO;
@@ -287,16 +300,7 @@ static int client_handle(struct inspect_server *server, struct inspect_client *c
 	case STAGE_HELLO:
 		return client_hello(client);
 	case STAGE_PROOF:
-		head = (struct inspect_head){ .kind = INSPECT_PROOF };
-		differs = 0;
-		if (letter->head.bytes != sizeof(client->nonce))
-			return EPROTO;
-		for (i = 0; i < sizeof(client->nonce); i++)
-			differs |= client->nonce[i] ^ (uint8_t)letter->text[i];
-		if (differs)
-			return EPERM;
-		client->stage = STAGE_PROVEN;
-		return client_send(client, &head, NULL);
+		return client_proof(client, letter);
 	default:
 		return client_command(server, client, letter);
 	}

@@ -26,6 +26,22 @@
 #define GONE_MAX	64u
 #define LOST_MAX	64u
 
+/* ---- the deadline ---- */
+
+/* A deadline set concurrently survives: only the expired one is cleared. */
+static void chores_tick(struct qp1 *qp1, uint64_t now_ns)
+{
+	uint64_t deadline_ns = atomic_load(&qp1->deadline_ns);
+
+	if (deadline_ns > now_ns ||
+	    !atomic_compare_exchange_strong(&qp1->deadline_ns, &deadline_ns, TIME_NEVER))
+		return;
+	lock_acquire(&qp1->engine->progress);
+	if (qp1->gsi)
+		qp1->gsi->ops->tick(qp1->gsi->consumer, now_ns);
+	lock_release(&qp1->engine->progress);
+}
+
 /* ---- MADs that came back ---- */
 
 static bool is_final(int error)
@@ -256,20 +272,11 @@ static void peer_exit_turn(struct source *source, bool ready, uint64_t now_ns)
 static void chores_turn(struct source *source, bool ready, uint64_t now_ns)
 {
 	struct qp1 *qp1 = source->owner;
-	uint64_t deadline_ns;
 
 	report_lost_peers(qp1, now_ns);
 	publish_services(qp1, now_ns);
 	backlog_turn(qp1, now_ns);
-	/* A deadline set concurrently survives: only the expired one is cleared. */
-	deadline_ns = atomic_load(&qp1->deadline_ns);
-	if (deadline_ns > now_ns ||
-	    !atomic_compare_exchange_strong(&qp1->deadline_ns, &deadline_ns, TIME_NEVER))
-		return;
-	lock_acquire(&qp1->engine->progress);
-	if (qp1->gsi)
-		qp1->gsi->ops->tick(qp1->gsi->consumer, now_ns);
-	lock_release(&qp1->engine->progress);
+	chores_tick(qp1, now_ns);
 }
 
 static bool chores_are_due(struct source *source)

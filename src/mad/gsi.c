@@ -33,6 +33,21 @@ static void unwatch_fds(struct qp1 *qp1, const struct gsi *gsi)
 	source_unwatch(&qp1->engine->source.all, services_event_fd(gsi->services));
 }
 
+static int watch_fds(struct qp1 *qp1, const struct gsi *gsi)
+{
+	struct sources *all = &qp1->engine->source.all;
+	int fd[2], err = source_watch(all, &qp1->services, services_event_fd(gsi->services));
+	unsigned i;
+
+	udp_error_fds(qp1->engine->udp, &fd[0], &fd[1]);
+	for (i = 0; !err && i < 2; i++)
+		if (fd[i] >= 0)
+			err = source_watch(all, &qp1->errors, fd[i]);
+	if (err)
+		unwatch_fds(qp1, gsi);
+	return err;
+}
+
 /* The place of the consumer: EBUSY when it is taken. */
 static int change_consumer(struct qp1 *qp1, struct gsi *from, struct gsi *to)
 {
@@ -92,9 +107,6 @@ int gsi_open(struct qp1 *qp1, const struct gsi_ops *ops, void *consumer, struct 
 {
 	struct gsi *gsi = NULL;
 	int err = make_gsi(qp1, ops, consumer, &gsi);
-	struct sources *all;
-	int fd[2];
-	unsigned i;
 
 	*opened = gsi;			/* before the first call can come */
 	if (!err)
@@ -103,16 +115,8 @@ int gsi_open(struct qp1 *qp1, const struct gsi_ops *ops, void *consumer, struct 
 		goto free;
 	gsi_find_host_only(gsi);
 	err = udp_errors_open(qp1->engine->udp);
-	if (!err) {
-		all = &qp1->engine->source.all;
-		err = source_watch(all, &qp1->services, services_event_fd(gsi->services));
-		udp_error_fds(qp1->engine->udp, &fd[0], &fd[1]);
-		for (i = 0; !err && i < 2; i++)
-			if (fd[i] >= 0)
-				err = source_watch(all, &qp1->errors, fd[i]);
-		if (err)
-			unwatch_fds(qp1, gsi);
-	}
+	if (!err)
+		err = watch_fds(qp1, gsi);
 	if (!err)
 		return 0;
 	udp_errors_close(qp1->engine->udp);

@@ -229,26 +229,28 @@ static int64_t deadline_of(int timeout_ms)
 	return timeout_ms ? rs_now_ns() + (int64_t)timeout_ms * 1000000 : RS_NOW;
 }
 
+/* For the polling time at most. Ready entries; others are looked at by the sleep that follows. */
+static int rs_poll_spin(struct poller *poller, int64_t deadline_ns)
+{
+	int64_t end = rs_now_ns() + rs_spin_ns();
+	int ready = 0;
+
+	if (end > deadline_ns)
+		end = deadline_ns;
+	while (!ready && rs_now_ns() < end)
+		ready = look_at_rsockets(poller);
+	if (ready)
+		rs_spun(0);
+	return ready;
+}
+
 static int poll_all(struct poller *poller, int timeout_ms)
 {
 	int64_t deadline_ns = deadline_of(timeout_ms), left_ms, begin_ns;
 	int ready = look_at_rsockets(poller);
-	int64_t end;
 
-	if (!ready && !poller->others && timeout_ms) {
-		/*
-		 * For the polling time at most. Ready entries; others are looked at by the sleep
-		 * that follows.
-		 */
-		end = rs_now_ns() + rs_spin_ns();
-		ready = 0;
-		if (end > deadline_ns)
-			end = deadline_ns;
-		while (!ready && rs_now_ns() < end)
-			ready = look_at_rsockets(poller);
-		if (ready)
-			rs_spun(0);
-	}
+	if (!ready && !poller->others && timeout_ms)
+		ready = rs_poll_spin(poller, deadline_ns);
 	if (ready && !poller->others)
 		return ready;
 	if (ready)

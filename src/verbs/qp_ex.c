@@ -525,41 +525,10 @@ static int wr_complete_tsan(struct ibv_qp_ex *ibv) RELEASES(to_builder(ibv)->loc
 static_assert(sizeof(struct ibv_qp_ex) <= QP_EX_SLOTS * sizeof(void *),
 	      "there is room for the calls of this release's headers");
 
-static void builder_free(struct wr_builder *builder)
+static void qp_ex_fill(struct qp *qp, bool of_one_thread)
 {
-	free(builder->wr);
-	free(builder->sge);
-	free(builder->data);
-	lock_destroy(&builder->lock);
-	free(builder);
-}
+	struct ibv_qp_ex *ibv = &qp->ibv;
 
-int wr_builder_create(struct context *context, struct qp *qp, uint64_t operations, bool of_one_thread)
-{
-	struct wr_builder *builder = calloc(1, sizeof(*builder));
-	struct ibv_qp_ex *ibv;
-
-	if (!builder)
-		return ENOMEM;
-	lock_init(&builder->lock);
-	builder->operations = operations;
-	builder->capacity = qp->cap.max_send_wr;
-	/* Inline data is posted as one SGE. */
-	builder->max_sge = qp->cap.max_send_sge ? qp->cap.max_send_sge : 1;
-	builder->max_inline = qp->cap.max_inline_data;
-	builder->wr = calloc((size_t)builder->capacity + 1, sizeof(*builder->wr));
-	builder->sge = calloc((size_t)builder->capacity + 1,
-			      builder->max_sge * sizeof(*builder->sge));
-	builder->data = calloc((size_t)builder->capacity + 1, (size_t)builder->max_inline + 1);
-	if (!builder->wr || !builder->sge || !builder->data) {
-		builder_free(builder);
-		return ENOMEM;
-	}
-	lock_acquire(&context->lock);
-	list_add_tail(&context->builders, &builder->node);
-	lock_release(&context->lock);
-	qp->wr_builder = builder;
-	ibv = &qp->ibv;
 	ibv->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
 	ibv->wr_atomic_fetch_add = wr_atomic_fetch_add;
 	ibv->wr_bind_mw = wr_bind_mw;
@@ -589,6 +558,42 @@ int wr_builder_create(struct context *context, struct qp *qp, uint64_t operation
 	qp->ibv_slots[SLOT_FLUSH] = wr_flush;
 	for (size_t i = SLOT_FLUSH + 1; i < QP_EX_SLOTS; i++)
 		qp->ibv_slots[i] = wr_newer;
+}
+
+static void builder_free(struct wr_builder *builder)
+{
+	free(builder->wr);
+	free(builder->sge);
+	free(builder->data);
+	lock_destroy(&builder->lock);
+	free(builder);
+}
+
+int wr_builder_create(struct context *context, struct qp *qp, uint64_t operations, bool of_one_thread)
+{
+	struct wr_builder *builder = calloc(1, sizeof(*builder));
+
+	if (!builder)
+		return ENOMEM;
+	lock_init(&builder->lock);
+	builder->operations = operations;
+	builder->capacity = qp->cap.max_send_wr;
+	/* Inline data is posted as one SGE. */
+	builder->max_sge = qp->cap.max_send_sge ? qp->cap.max_send_sge : 1;
+	builder->max_inline = qp->cap.max_inline_data;
+	builder->wr = calloc((size_t)builder->capacity + 1, sizeof(*builder->wr));
+	builder->sge = calloc((size_t)builder->capacity + 1,
+			      builder->max_sge * sizeof(*builder->sge));
+	builder->data = calloc((size_t)builder->capacity + 1, (size_t)builder->max_inline + 1);
+	if (!builder->wr || !builder->sge || !builder->data) {
+		builder_free(builder);
+		return ENOMEM;
+	}
+	lock_acquire(&context->lock);
+	list_add_tail(&context->builders, &builder->node);
+	lock_release(&context->lock);
+	qp->wr_builder = builder;
+	qp_ex_fill(qp, of_one_thread);
 	return 0;
 }
 

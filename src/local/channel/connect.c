@@ -465,6 +465,27 @@ static bool turn_away(struct local *local, int listen_fd)
 	return true;
 }
 
+static void receive_connectors(struct local *local)
+{
+	struct peers *peers = local->peers;
+	unsigned i, n;
+
+	for (i = 0; i < peers_slots(peers); i++)
+		for (n = 0; n < CHANNELS_MAX; n++) {
+			int listen_fd = peers->slot[i]->channel_fd, err;
+			struct handshake_peer process;
+
+			err = handshake_accept(listen_fd, &process);
+			if (err == EAGAIN ||
+			    ((err == EMFILE || err == ENFILE) && !turn_away(local, listen_fd)))
+				break;
+			if (!err)
+				receive_connector(local, &process);
+			else
+				log_debug("a connecting process was refused: error %d", err);
+		}
+}
+
 /* ---- the end of peers ---- */
 
 /* Drains the channel of an ended peer, then takes its last answers. */
@@ -517,28 +538,10 @@ static void dismiss_ended(struct local *local)
 
 void local_handle_peers(struct local *local)
 {
-	struct peers *peers;
-	unsigned i;
-	unsigned n;
-
 	if (!local->peers)
 		return;
 	atomic_store(&local->peers_due, false);
 	dismiss_ended(local);
-	peers = local->peers;
-	for (i = 0; i < peers_slots(peers); i++)
-		for (n = 0; n < CHANNELS_MAX; n++) {
-			int listen_fd = peers->slot[i]->channel_fd, err;
-			struct handshake_peer process;
-
-			err = handshake_accept(listen_fd, &process);
-			if (err == EAGAIN ||
-			    ((err == EMFILE || err == ENFILE) && !turn_away(local, listen_fd)))
-				break;
-			if (!err)
-				receive_connector(local, &process);
-			else
-				log_debug("a connecting process was refused: error %d", err);
-		}
+	receive_connectors(local);
 	attempts_take_answers(local);
 }

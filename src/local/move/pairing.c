@@ -481,6 +481,16 @@ bool pairing_ask_key(struct local *local, struct qp *qp, struct peer *peer, cons
 	return false;
 }
 
+static void receive_key(struct local *local, struct peer *peer, const struct control *control)
+{
+	int fd = control->mapped ? peer_take_block(peer, control->region) : -1;
+
+	if (peer_took_bell(peer))
+		local->ops->note(local->owner, 0);
+	if (control->region)
+		peer_region_add(peer->regions, control, fd);
+}
+
 /* ---- keys: the owner ---- */
 
 uint32_t pairing_grant_region(struct local *local, struct peer *peer, uint32_t key)
@@ -542,8 +552,6 @@ static bool answer_ask_key(struct local *local, struct peer *peer, const struct 
 
 bool pairing_receive(struct local *local, struct peer *peer, const struct control *control)
 {
-	int fd;
-
 	switch ((enum control_kind)control->kind) {
 	case CONTROL_ASK_QP:
 		return answer_ask_qp(local, peer, control);
@@ -558,11 +566,7 @@ bool pairing_receive(struct local *local, struct peer *peer, const struct contro
 	case CONTROL_ASK_KEY:
 		return answer_ask_key(local, peer, control);
 	case CONTROL_KEY:
-		fd = control->mapped ? peer_take_block(peer, control->region) : -1;
-		if (peer_took_bell(peer))
-			local->ops->note(local->owner, 0);
-		if (control->region)
-			peer_region_add(peer->regions, control, fd);
+		receive_key(local, peer, control);
 		return true;
 	case CONTROL_KEY_GONE:
 		peer_region_remove(peer->regions, control->region);

@@ -103,15 +103,14 @@ static bool put_off(int signal, const siginfo_t *info, void *context, int flags)
 	int saved = errno;
 	unsigned long mask;
 	bool sent;
-	pid_t process;
-	pid_t thread;
+	pid_t process, thread;
 
 	if (!call_thread.depth)
 		return false;
 	/* The signal is not delivered before we return, whatever the handler's flags are. */
 	to_set(all_signals(), &all);
 	pthread_sigmask(SIG_BLOCK, &all, &before);
-	/* Send the signal to this thread with its siginfo; false: the queue is full. */
+	/* To this thread once more, with its siginfo if it can be. Neither: the queue is full. */
 	process = getpid();
 	thread = (pid_t)syscall(SYS_gettid);
 	sent = !syscall(SYS_rt_tgsigqueueinfo, process, thread, signal, info) ||

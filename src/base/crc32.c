@@ -25,12 +25,13 @@ static uint32_t crc32_multiply(uint32_t a, uint32_t b)
 
 	for (; a; a <<= 1) {
 		product ^= -(a >> 31) & b;
+		/* times x */
 		b = b >> 1 ^ (-(b & 1) & POLYNOMIAL);
 	}
 	return product;
 }
 
-/* x^(-8*length) by repeated squaring of x^-8. */
+/* x^(-8*length) by repeated squaring of x^-8. P has the term x^0, so x divides a power or its sum with P. */
 static uint32_t unshift_factor(size_t length)
 {
 	uint32_t factor = ONE, power = ONE;

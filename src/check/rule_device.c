@@ -81,9 +81,7 @@ void rule_device_limits(struct check_model *model, const struct check_record *as
 	char name[64];
 
 	if (model->profile && ask->what == CHECK_POST_SEND) {
-		/*
-		 * Told only: of the adapters whose limit is known none looks at it at the post.
-		 */
+		/* Told only: of the adapters whose limit is known none looks at it at the post. */
 		qp = check_find(model, ask->object);
 		if (qp && ask->opcode == IBV_WR_RDMA_READ &&
 		    is_beyond(model, CHECK_FACT_MAX_SGE_RD, ask->sges))

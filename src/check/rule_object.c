@@ -25,11 +25,6 @@ static const char *ended_by(enum check_kind kind)
 	}
 }
 
-static bool same_place(const struct check_object *one, const struct check_object *other)
-{
-	return one->kind == other->kind && one->made == other->made;
-}
-
 static bool is_of_manager(const struct check_object *object)
 {
 	return object->kind == CHECK_ID || object->kind == CHECK_CM_CHANNEL;
@@ -50,7 +45,7 @@ static void tell_leaks(struct check_model *model, const struct check_record *end
 			continue;
 		for (struct check_object *other = check_next(model, object); other;
 		     other = check_next(model, other)) {
-			if (!same_place(object, other))
+			if (other->kind != object->kind || other->made != object->made)
 				continue;
 			other->told = true;
 			others++;

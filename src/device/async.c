@@ -43,11 +43,6 @@ static struct async_event *new_port_event(const struct port *port, enum ibv_even
 	return event;
 }
 
-static bool has_port(const struct hca_context *context, const struct port *port)
-{
-	return context_port(context, port->number) == port;
-}
-
 /*
  * QPs keep their index: the P_Key behind it changes, and with it who may send to them without packets. The table
  * has changed before: a QP that is modified meanwhile reads it after this, or is found here.
@@ -84,7 +79,7 @@ void contexts_raise(void *device, struct port *port, enum ibv_event_type type)
 	lock_acquire(&hca->objects);
 	list_for_each(node, &hca->contexts) {
 		struct hca_context *context = list_entry(node, struct hca_context, node);
-		bool concerned = has_port(context, port) && !context->closed;
+		bool concerned = context_port(context, port->number) == port && !context->closed;
 		struct async_event *event = concerned ? new_port_event(port, type) : NULL;
 
 		if (concerned && type == IBV_EVENT_PKEY_CHANGE)

@@ -89,9 +89,7 @@ static void close_qps(struct hca_context *context)
 		struct qp *qp = list_entry(node, struct qp, node);
 
 		multicast_detach_all(context->hca, qp);
-		/*
-		 * Nobody will fetch or acknowledge events any more: count them as acknowledged.
-		 */
+		/* Nobody will fetch or acknowledge events any more: count them as acknowledged. */
 		qp->ibv.qp_base.events_completed = qp->async_events_got;
 		qp->opens = 1;	/* whoever opened it */
 		hca_destroy_qp(context, qp);
@@ -129,6 +127,7 @@ static void close_cqs(struct hca_context *context)
 	while ((node = close_first(&context->cqs))) {
 		struct cq *cq = list_entry(node, struct cq, node);
 
+		/* As those of QPs. */
 		cq->ibv.comp_events_completed = cq->comp_events_got;
 		cq->ibv.async_events_completed = cq->async_events_got;
 		hca_destroy_cq(context, cq);

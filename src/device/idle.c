@@ -120,10 +120,7 @@ static void idle_look(struct hca *hca, struct idle *idle)
 
 		list_for_each (node, &context->qps)
 			idle_look_at(hca, idle, list_entry(node, struct qp, node));
-		/*
-		 * SRQs with a CQ of their own, and work queues: what may come to them is not
-		 * looked into.
-		 */
+		/* SRQs with a CQ of their own, work queues: what may come to them is not looked into. */
 		list_for_each (node, &context->srqs) {
 			const struct srq *srq = list_entry(node, struct srq, node);
 

@@ -241,15 +241,21 @@ static void init_fields(struct hca_context *context, struct qp *qp,
 	qp_init_events(qp);
 }
 
-/* The counts of users of what the QP was created with; NULL: it has none. */
-static void parts_of(struct qp *qp, _Atomic uint32_t *users[6])
+/* What the QP was created with has a user more (@by 1) or less (-1). */
+static void qp_count_user(struct qp *qp, int by)
 {
-	users[0] = qp->pd ? &qp->pd->users : NULL;
-	users[1] = qp->send_cq ? &qp->send_cq->users : NULL;
-	users[2] = qp->recv_cq ? &qp->recv_cq->users : NULL;
-	users[3] = qp->srq ? &qp->srq->users : NULL;
-	users[4] = qp->xrcd ? &qp->xrcd->users : NULL;
-	users[5] = qp->hash ? &qp->hash->table->users : NULL;
+	_Atomic uint32_t *const users[] = {
+		qp->pd ? &qp->pd->users : NULL,
+		qp->send_cq ? &qp->send_cq->users : NULL,
+		qp->recv_cq ? &qp->recv_cq->users : NULL,
+		qp->srq ? &qp->srq->users : NULL,
+		qp->xrcd ? &qp->xrcd->users : NULL,
+		qp->hash ? &qp->hash->table->users : NULL,
+	};
+
+	for (unsigned i = 0; i < sizeof(users) / sizeof(users[0]); i++)
+		if (users[i])
+			atomic_fetch_add(users[i], (uint32_t)by);
 }
 
 static void fill_public(struct qp *qp)
@@ -284,7 +290,6 @@ int hca_create_qp_in(struct hca_context *context, struct ibv_qp_init_attr_ex *at
 	struct hca *hca = context->hca;
 	struct qp *qp;
 	int err;
-	_Atomic uint32_t *users[6];
 
 	if (context_is_dead(context, "ibv_create_qp"))
 		return EIO;
@@ -320,10 +325,7 @@ int hca_create_qp_in(struct hca_context *context, struct ibv_qp_init_attr_ex *at
 	if (err)
 		goto fini_transport;
 	fill_public(qp);
-	parts_of(qp, users);
-	for (unsigned i = 0; i < 6; i++)
-		if (users[i])
-			atomic_fetch_add(users[i], 1);
+	qp_count_user(qp, 1);
 	attr->cap = qp->cap;
 	*created = qp;
 	return 0;
@@ -472,7 +474,6 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 {
 	struct hca *hca = context->hca;
 	uint32_t groups = atomic_load(&qp->multicast), flows = atomic_load(&qp->flows);
-	_Atomic uint32_t *users[6];
 
 	if (context_is_dead(context, "ibv_destroy_qp"))
 		return EIO;
@@ -504,10 +505,7 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 		path_put(&hca->paths, qp->path);
 	fini_queues(qp);
 	comp_counters_detach(qp);
-	parts_of(qp, users);
-	for (unsigned i = 0; i < 6; i++)
-		if (users[i])
-			atomic_fetch_sub(users[i], 1);
+	qp_count_user(qp, -1);
 	ethernet_detach(hca, qp);
 	lock_destroy(&qp->lock);
 	free(qp);

@@ -30,16 +30,6 @@ static enum ibv_srq_type srq_type_of(const struct ibv_srq_init_attr_ex *attr)
 	return attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE ? attr->srq_type : IBV_SRQT_BASIC;
 }
 
-static bool is_xrc(const struct ibv_srq_init_attr_ex *attr)
-{
-	return srq_type_of(attr) == IBV_SRQT_XRC;
-}
-
-static bool takes_tags_of(const struct ibv_srq_init_attr_ex *attr)
-{
-	return srq_type_of(attr) == IBV_SRQT_TM;
-}
-
 static int check_tag_matching(const struct ibv_srq_init_attr_ex *attr)
 {
 	const struct ibv_tm_cap *cap = &attr->tm_cap;
@@ -157,7 +147,7 @@ static int srq_init_parts(struct srq *srq, const struct ibv_srq_init_attr_ex *at
 {
 	int err = recv_queue_init(&srq->queue, attr->attr.max_wr, attr->attr.max_sge ? attr->attr.max_sge : 1);
 
-	if (err || !takes_tags_of(attr))
+	if (err || srq_type_of(attr) != IBV_SRQT_TM)
 		return err;
 	srq->tags = tag_list_new(attr->tm_cap.max_num_tags, attr->tm_cap.max_ops);
 	if (!srq->tags) {
@@ -205,7 +195,7 @@ int hca_create_srq_in(struct hca_context *context, const struct ibv_srq_init_att
 	srq->limit_event.ibv.event_type = IBV_EVENT_SRQ_LIMIT_REACHED;
 	srq->limit_event.ibv.element.srq = &srq->ibv;
 	srq->owner = context;
-	if (is_xrc(attr))
+	if (srq_type_of(attr) == IBV_SRQT_XRC)
 		xrc_enter(context->hca, srq, attr);
 	else
 		srq->number = object_number(context->hca);

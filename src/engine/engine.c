@@ -246,10 +246,9 @@ void engine_stop(struct engine *engine)
 
 void engine_close(struct engine *engine)
 {
-	struct link *udp;
+	struct link *udp = engine->links[ROUTE_ROCE_V2];
 
 	local_close(&engine->local);
-	udp = engine->links[ROUTE_ROCE_V2];
 	if (engine->group)
 		port_group_leave(engine->group);
 	if (udp)

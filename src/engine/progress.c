@@ -41,6 +41,7 @@ static unsigned one_round(struct engine *engine, const struct cq *polled, uint64
 	int score;
 
 	engine->rx.rounds++;
+	/* The reply that packets were held for in the last round did not come. */
 	score = atomic_load_explicit(&engine->reply.score, memory_order_relaxed);
 	if (atomic_load_explicit(&engine->reply.awaited, memory_order_relaxed) &&
 	    atomic_exchange_explicit(&engine->reply.awaited, false, memory_order_relaxed))

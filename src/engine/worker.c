@@ -325,10 +325,7 @@ static void worker_main(void *argument)
 		worker_try_bind(engine);
 	while (!atomic_load(&engine->worker.stopping)) {
 		if (atomic_load(&engine->worker.leaving) == LEAVING) {
-			/*
-			 * The process ends: transmit queued packets, and read the sockets once
-			 * more.
-			 */
+			/* The process ends: transmit queued packets, read the sockets once more. */
 			tx_run_queued(engine);
 			engine->ops->process_ends(engine->owner);
 			port_drain(engine);

@@ -268,15 +268,10 @@ static bool header_matches(const struct flow_match *match, const struct frame *f
 	return true;
 }
 
-static bool is_multicast(const struct frame *frame)
-{
-	return frame->bytes && frame->data[0] & 1;
-}
-
 bool flow_matches(const struct flow_rule *rule, const struct frame *frame)
 {
-	if (rule->type == IBV_FLOW_ATTR_MC_DEFAULT && !is_multicast(frame))
-		return false;
+	if (rule->type == IBV_FLOW_ATTR_MC_DEFAULT && !(frame->bytes && frame->data[0] & 1))
+		return false;		/* not to a group */
 	for (unsigned i = 0; i < rule->matches; i++)
 		if (!header_matches(&rule->match[i], frame))
 			return false;

@@ -399,6 +399,7 @@ static void flight_arrive_data(struct fabric *fabric, const struct flight *fligh
 		/* Its buffers are full, there are no credits: the switch before it discards it. */
 		if (flight->hops && at->peer != FABRIC_NONE) {
 			before = &fabric->node[at->peer].port[at->peer_port];
+			/* It did not cross after all. */
 			port_count_crossing(before, at, flight_is_multicast(flight), (uint64_t)-1,
 					    -(uint64_t)flight_words(flight));
 		}

@@ -26,11 +26,6 @@ static struct lock port_owner_lock = LOCK_INITIALIZER;
 static struct trusted trusted[TRUSTED_MAX] GUARDED_BY(port_owner_lock);
 static uint64_t next_look_ns GUARDED_BY(port_owner_lock);
 
-static bool is_zeros(const char *address, size_t digits)
-{
-	return strspn(address, "0") >= digits;
-}
-
 /* Replaces the entry that was learned longest ago. */
 static void port_owner_learn(uid_t uid, uint64_t now_ns) REQUIRES(port_owner_lock)
 {
@@ -59,7 +54,7 @@ static void read_list(const char *name, size_t digits, uint64_t now_ns) REQUIRES
 		return;
 	while (fgets(line, sizeof(line), file))
 		if (sscanf(line, " %*u: %32[0-9A-F]:%x %*s %*s %*s %*s %*s %u", address, &port, &uid) == 3 &&
-		    port == PORT && is_zeros(address, digits))
+		    port == PORT && strspn(address, "0") >= digits)
 			port_owner_learn((uid_t)uid, now_ns);
 	fclose(file);
 }

@@ -93,14 +93,9 @@ static struct inject_tally *find_tally(struct injector *injector, unsigned rule,
 /* ---- who is it? ---- */
 
 /* Requests, responses, ACKs and NAKs have PSNs of their own; so it is for the rest. */
-static unsigned stream_of(const struct inject_packet *packet)
-{
-	return (unsigned)inject_first_kind(packet->kinds);
-}
-
 static uint64_t qp_name(const struct inject_packet *packet)
 {
-	return (uint64_t)packet->qp << 8 | stream_of(packet) << 1 | packet->outbound;
+	return (uint64_t)packet->qp << 8 | (unsigned)inject_first_kind(packet->kinds) << 1 | packet->outbound;
 }
 
 static uint64_t source_hash(const struct inject_packet *packet)

@@ -60,12 +60,6 @@ static bool scan_decimal(const char **text, uint64_t unit, uint64_t greatest, ui
 	return *value <= greatest;
 }
 
-/* 0, 1, 0.01 and the like, independent of the locale. */
-static bool scan_chance(const char *text, uint64_t *chance)
-{
-	return scan_decimal(&text, INJECT_ALWAYS, INJECT_ALWAYS, chance) && !*text;
-}
-
 static bool scan_kind(const char *text, size_t length, uint32_t *kinds)
 {
 	unsigned kind;
@@ -110,7 +104,7 @@ static bool parse_word_chance(struct inject_rule *rule, void *member, const char
 	uint64_t *chance = member;
 
 	if (!strchr(text, ':'))
-		return scan_chance(text, chance);
+		return scan_decimal(&text, INJECT_ALWAYS, INJECT_ALWAYS, chance) && !*text;
 	*chance = INJECT_ALWAYS;
 	return parse_word_nth(rule, NULL, text);
 }

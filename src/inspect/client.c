@@ -453,10 +453,7 @@ static int client_ask_piece(struct inspected *process, const char *command, cons
 		return client_fail(process, err, "process %d (%s): %.160s", (int)process->pid, process->program,
 				   *text ? text : strerror(err));
 	}
-	/*
-	 * Pieces but the last are nearly full: one who sends small ones for ever comes to an
-	 * end.
-	 */
+	/* Pieces but the last are nearly full: one who sends small ones for ever comes to an end. */
 	if (head.bytes < INSPECT_ANSWER_MAX / 2)
 		*patience_ns -= *patience_ns < SMALL_PIECE_NS ? *patience_ns : SMALL_PIECE_NS;
 	*cursor = head.cursor;

@@ -259,7 +259,7 @@ int cq_take_one(struct cq *cq, struct completion *completion)
 
 	if (cq_is_empty(cq))
 		return 0;
-	if (cq->single_threaded) {
+	if (cq->single_threaded) {	/* as in cq_take() */
 		lock_alias(&cq->lock);
 		return take_next(cq, completion);
 	}

@@ -157,8 +157,6 @@ static struct mw_refusal mw_try_bind(struct mr_table *table, const struct mr_acc
 	struct mr_entry *region = NULL;
 	struct mw_refusal refusal;
 	uint32_t window_key;
-	uint32_t qpn;
-	bool zero_based;
 
 	if (!window)
 		return REFUSED(MR_KEY, "the window was deallocated");
@@ -176,13 +174,11 @@ static struct mw_refusal mw_try_bind(struct mr_table *table, const struct mr_acc
 	mr_entry_drain(window);
 	mw_unbind(table, window);
 	if (region) {
-		qpn = accessor->qpn;
-		zero_based = info->mw_access_flags & IBV_ACCESS_ZERO_BASED;
 		window->access = info->mw_access_flags & ~(unsigned)IBV_ACCESS_LOCAL_WRITE;
-		window->start = zero_based ? 0 : info->addr;
+		window->start = info->mw_access_flags & IBV_ACCESS_ZERO_BASED ? 0 : info->addr;
 		window->length = info->length;
 		window->host = region->host + (info->addr - region->start);
-		window->qpn = window->kind == MR_WINDOW_2 ? qpn : 0;
+		window->qpn = window->kind == MR_WINDOW_2 ? accessor->qpn : 0;
 		window->parent = mr_index_of(mr_key_of(region));
 		atomic_fetch_add_explicit(&region->windows, 1, memory_order_relaxed);
 	}

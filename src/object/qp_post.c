@@ -438,10 +438,7 @@ int qp_post_send_all(struct qp *qp, struct ibv_send_wr *wr)
 	int err = qp_post_send(qp, wr, &bad);
 
 	if (err) {
-		/*
-		 * Withdraw the requests from @head on. Nothing has seen them: the lock was never
-		 * dropped.
-		 */
+		/* Withdraw the requests from @head on. Nothing has seen them: the lock was never dropped. */
 		while (qp->sq.head != head) {
 			struct send_wqe *wqe = send_queue_at(&qp->sq, --qp->sq.head);
 

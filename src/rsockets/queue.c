@@ -146,21 +146,17 @@ int rs_stream_open_locked(struct rsocket *rs, struct rs_hello *hello)
 	struct rs_stream *stream = &rs->stream;
 	int err = choose_sizes(rs);
 	uint32_t slots[BATCH];
-	unsigned count;
+	unsigned count = 0;
 
 	if (!err)
 		err = queue_open_queues(rs);
 	if (!err)
 		err = queue_open_memory(rs);
-	if (!err) {
-		count = 0;
-		err = 0;
-		for (uint32_t i = 0; i < stream->receives && !err; i++) {
-			slots[count++] = i;
-			if (count == BATCH || i + 1 == stream->receives) {
-				err = post_receives(stream, slots, count);
-				count = 0;
-			}
+	for (uint32_t i = 0; i < stream->receives && !err; i++) {
+		slots[count++] = i;
+		if (count == BATCH || i + 1 == stream->receives) {
+			err = post_receives(stream, slots, count);
+			count = 0;
 		}
 	}
 	if (!err)

@@ -165,11 +165,6 @@ static size_t pass_urgent(struct rsocket *rs, bool peek) REQUIRES(rs->lock)
 	return 0;
 }
 
-static bool is_at_mark(const struct rs_stream *stream, size_t skip)
-{
-	return rs_urgent_is_next(&stream->urgent, stream->in.taken + skip);
-}
-
 /* MSG_PEEK does not wait for more than there is, not even with MSG_WAITALL. */
 static ssize_t receive_locked(struct rsocket *rs, struct rs_cursor *to, int flags,
 			      int64_t deadline_ns, int *failure)
@@ -177,6 +172,7 @@ static ssize_t receive_locked(struct rsocket *rs, struct rs_cursor *to, int flag
 {
 	bool peek = flags & MSG_PEEK;
 	size_t total = 0, count, passed;
+	uint64_t at;
 	int err;
 
 	do {
@@ -185,7 +181,8 @@ static ssize_t receive_locked(struct rsocket *rs, struct rs_cursor *to, int flag
 		if (!err && !count)
 			break;			/* the end of the stream */
 		total += count;
-		if (!to->left || (total && is_at_mark(&rs->stream, peek ? total + passed : 0)) ||
+		at = rs->stream.in.taken + (peek ? total + passed : 0);
+		if (!to->left || (total && rs_urgent_is_next(&rs->stream.urgent, at)) ||
 		    (total && (peek || !(flags & MSG_WAITALL))))
 			break;
 		if (err == EAGAIN)

@@ -81,11 +81,10 @@ static int option_follow(const struct twin *twin, int fd, int command, const voi
 
 int fcntl(int fd, int command, ...)
 {
-	struct twin *twin;
-	int result;
-
 	va_list arguments;
+	struct twin *twin;
 	void *argument;
+	int result;
 
 	va_start(arguments, command);
 	argument = va_arg(arguments, void *);

@@ -71,11 +71,6 @@ static uint32_t packets_of(const struct trace_operation *op)
 	return op->bytes ? (uint32_t)(((uint64_t)op->bytes + op->mtu - 1) / op->mtu) : 1;
 }
 
-static uint32_t last_psn(const struct trace_operation *op)
-{
-	return op->psn + packets_of(op) - 1;
-}
-
 /* The packets that carry data: of a WRITE or SEND, or the responses to a READ. */
 static bool expand_data(const struct expansion *expansion, uint32_t *left_out)
 {
@@ -146,7 +141,7 @@ bool trace_expand(const struct trace_operation *operation, bool outbound, uint32
 	case VERB_WRITE:
 		return expand_data(&expansion, left_out) &&
 		       (!operation->acknowledged ||
-			expand_acknowledge(&expansion, qpn, last_psn(operation), true));
+			expand_acknowledge(&expansion, qpn, operation->psn + packets_of(operation) - 1, true));
 	case VERB_READ:
 		return expand_read(&expansion, qpn, left_out);
 	case VERB_ATOMIC:

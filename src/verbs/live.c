@@ -287,11 +287,6 @@ void live_take(struct live_call *call, enum live_kind kind, const void *argument
 
 /* ---- results ---- */
 
-static uint64_t live_file_of(const struct live_call *call, enum live_kind kind, const void *object)
-{
-	return kind == LIVE_CONTEXT ? hca_file_number(to_hca((struct ibv_context *)object)) : call->file;
-}
-
 /* An object that was at this address is gone, whoever ended it: its file did, or did so just now. */
 void live_add(const struct live_call *call, enum live_kind kind, const void *object)
 {
@@ -316,7 +311,8 @@ void live_add(const struct live_call *call, enum live_kind kind, const void *obj
 				       .identity = live_identity_of(kind, object),
 				       .kind = kind,
 				       .count = 1,
-				       .file = live_file_of(call, kind, object),
+				       .file = kind == LIVE_CONTEXT ?
+					       hca_file_number(to_hca((struct ibv_context *)object)) : call->file,
 				       .generation = ++last_generation};
 	handle->next = buckets[live_hash(object) & (bucket_count - 1)];
 	buckets[live_hash(object) & (bucket_count - 1)] = handle;

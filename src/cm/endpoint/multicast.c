@@ -114,19 +114,12 @@ static void group_joined(void *owner, const struct sa_answer *answer)
 		post_joined(group->endpoint, group, err);
 }
 
-static void group_join(struct membership *group) REQUIRES(agent.lock)
-{
-	int err = ib_group_join(group);
-
-	if (err)
-		post_joined(group->endpoint, group, err);
-}
-
 /* What the group of all says is taken over; where there is none, IP is not used in the partition. */
 static void group_of_all_answered(void *owner, const struct sa_answer *answer)
 {
 	struct membership *group = owner;
 	struct ib_mc_member_record asked = { .p_key = group->record->p_key }, all;
+	int err;
 
 	lock_assert_held(&agent.lock);
 	group->query = NULL;
@@ -143,7 +136,9 @@ static void group_of_all_answered(void *owner, const struct sa_answer *answer)
 		if (group->endpoint->space == RDMA_PS_IPOIB)
 			group->record->q_key = all.q_key;
 	}
-	group_join(group);
+	err = ib_group_join(group);
+	if (err)
+		post_joined(group->endpoint, group, err);
 }
 
 static int group_begin(struct membership *group, bool send_only) REQUIRES(agent.lock)

@@ -33,10 +33,7 @@ static void drain_revoke(struct local *local, struct peer *peer, uint32_t life)
 	if (atomic_load(&peer->life) == life && !peer->revoked) {
 		process_guard_shut(peer->guard);
 		peer->revoked = true;
-		/*
-		 * Threads of the peer may still store into its other blocks: nothing waits for
-		 * them.
-		 */
+		/* Threads of the peer may still store into its other blocks: nothing waits for them. */
 		at = 0;
 		while (grant_next_mapped(&peer->grants, &at, &key)) {
 			block = mr_block(local->mrs, key);

@@ -70,12 +70,6 @@ static int open_sockets(struct local *local)
 	return waiter_add(local->waiter, local->bells_fd, local->bells_tag);
 }
 
-/* A program that runs with other rights than its user's shares no memory. */
-static bool is_set_id(void)
-{
-	return getauxval(AT_SECURE) != 0;
-}
-
 static void move_receive(struct local *local)
 {
 	local_receive(local);
@@ -88,7 +82,8 @@ int local_open(struct local *local)
 	struct peers *peers;
 	int err;
 
-	if (local->mode == LOCAL_OFF || is_set_id())
+	/* A program that runs with other rights than its user's shares no memory. */
+	if (local->mode == LOCAL_OFF || getauxval(AT_SECURE))
 		return 0;
 	peers = calloc(1, sizeof(*peers));
 	if (!peers)

@@ -107,8 +107,8 @@ static void flight_send(struct sim_host *from, struct sim_host *to, uint8_t *dat
 	struct flight flight = { .sim = from->sim, .from = from, .to = to, .data = data,
 				 .bytes = bytes + ICRC_BYTES, .copies = 1, .drop = burst_lost };
 	struct icrc_header header = flight_header(from, to);
-	const struct sim_rates *rates;
-	struct sim *sim;
+	const struct sim_rates *rates = &from->rates;
+	struct sim *sim = from->sim;
 
 	icrc_seal(&header, data, bytes);
 	flight.number = from->sim->sent++;
@@ -118,8 +118,7 @@ static void flight_send(struct sim_host *from, struct sim_host *to, uint8_t *dat
 		sim_fail(from->sim, "host %u sent a packet that does not parse", from->index);
 		return;
 	}
-	rates = &flight.from->rates;
-	sim = flight.sim;
+	/* What becomes of it. */
 	flight.drop |= rates->partitioned || sim_chance(sim, rates->loss);
 	flight.copies += sim_chance(sim, rates->duplicate);
 	flight.delay_ns = rates->delay_ns;

@@ -168,8 +168,6 @@ static struct sim_host *sim_next_timer(struct sim *sim, uint64_t *at_ns)
 
 bool sim_run(struct sim *sim, uint64_t until_ns)
 {
-	uint64_t at_ns;
-
 	sim->stopped = false;
 	while (!sim->failed && !sim->stopped) {
 		uint64_t timer_ns, event_ns = sim->event_count ? sim->heap[0].at_ns : TIME_NEVER;
@@ -185,9 +183,8 @@ bool sim_run(struct sim *sim, uint64_t until_ns)
 		if (++sim->handled > sim->handled_max || next_ns > sim->end_ns)
 			sim_fail(sim, "does not terminate: %llu events, %llu packets",
 				 (unsigned long long)sim->handled, (unsigned long long)sim->sent);
-		at_ns = timer_ns <= event_ns ? timer_ns : event_ns;
-		if (at_ns > sim->now_ns)
-			sim->now_ns = at_ns;
+		if (next_ns > sim->now_ns)
+			sim->now_ns = next_ns;
 		if (timer_ns <= event_ns) {
 			sim->running = timer;
 			host_expire(timer);

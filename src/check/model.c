@@ -256,11 +256,6 @@ static void model_polled(struct check_model *model, const struct check_record *r
 	cq->standing -= record->got < cq->standing ? record->got : cq->standing;
 }
 
-static bool qp_may_receive(const struct check_object *qp)
-{
-	return qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD;
-}
-
 /* Something may complete into it that was posted before: of any QP, whose peer may send at any
  * time. */
 static bool cq_is_expecting(const struct check_model *model, const struct check_object *cq)
@@ -273,7 +268,8 @@ static bool cq_is_expecting(const struct check_model *model, const struct check_
 			continue;
 		if (qp->send_cq == cq->handle && qp->sends.signaled)
 			return true;
-		if (qp->recv_cq != cq->handle || !qp_may_receive(qp))
+		if (qp->recv_cq != cq->handle ||
+		    (qp->state != IBV_QPS_RTR && qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD))
 			continue;
 		srq = qp->srq ? check_find(model, qp->srq) : NULL;
 		if (srq ? srq->receives.count : qp->receives.count)

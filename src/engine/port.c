@@ -50,14 +50,6 @@ const struct source_ops source_of_port_group = {
 
 /* ---- binding ---- */
 
-static void watch_sockets(struct engine *engine)
-{
-	links_watch(engine, engine->links[ROUTE_ROCE_V2]);
-	if (engine->group)
-		source_watch(&engine->source.all, &engine->source.port_group,
-			     port_group_event_fd(engine->group));
-}
-
 /* Once a process: each device that is opened after all others were closed binds the port anew. */
 static _Atomic bool port_is_explained;
 
@@ -98,7 +90,10 @@ int port_bind(struct engine *engine)
 				strerror(err));
 	else
 		engine->group = group;
-	watch_sockets(engine);
+	links_watch(engine, engine->links[ROUTE_ROCE_V2]);
+	if (engine->group)
+		source_watch(&engine->source.all, &engine->source.port_group,
+			     port_group_event_fd(engine->group));
 	return err == EMFILE || err == ENFILE ? err : 0;
 }
 

@@ -387,12 +387,6 @@ static int bind_source(struct endpoint *endpoint, const struct sockaddr *source,
 	return address_bind(endpoint, &address, address.port != 0);
 }
 
-/* What Linux finds out before its rdma_resolve_addr() returns. */
-static bool is_of_call(int err)
-{
-	return err == ENETUNREACH || err == EHOSTUNREACH;
-}
-
 /*
  * Without a route the call fails; a device that is missing on the way, or a next hop that does not answer, is an
  * ADDR_ERROR. Both leave the endpoint bound.
@@ -422,7 +416,7 @@ int endpoint_resolve_address(struct endpoint *endpoint, const struct sockaddr *s
 	endpoint_move(endpoint, ENDPOINT_CALL_ADDRESS);
 	if (!err && way.silent)
 		err = search_begin(endpoint, &way, timeout_ms);
-	else if (way.by_fabric || !is_of_call(err)) {
+	else if (way.by_fabric || (err != ENETUNREACH && err != EHOSTUNREACH)) {
 		resolve_end(endpoint, &way, err);
 		err = 0;
 	}

@@ -445,7 +445,29 @@ static void addresses_of_interfaces_without_a_device_are_told_apart(void **state
 	assert_string_equal(net_describe_devices(NULL, text, sizeof(text)), "vb_lo (127.0.0.1, ::1)");
 	assert_int_equal(strlen(net_describe_devices(NULL, text, 8)), 7);
 	setenv("VERBATIM_DEVICES", "none", 1);
+	assert_int_equal(net_find_gid(gsi_net(gsi), address_of("127.0.0.1"), 0, &port), ENODEV);
 	assert_non_null(strstr(net_describe_devices(NULL, text, sizeof(text)), "no device"));
+	unsetenv("VERBATIM_DEVICES");
+}
+
+static void another_device_stands_in_for_lo(void **state)
+{
+	struct net_gid port;
+
+	setenv("VERBATIM_DEVICES", "va", 1);
+	assert_int_equal(net_find_gid(gsi_net(gsi), address_of("127.0.0.1"), 0, &port), 0);
+	assert_string_equal(port.device, "vb_va");
+	assert_memory_equal(port.gid.raw, address_of("10.9.0.1"), 16);
+	assert_int_equal(net_find_gid(gsi_net(gsi), address_of("::1"), 0, &port), 0);
+	assert_memory_equal(port.gid.raw, address_of("fd09::1"), 16);
+	assert_int_equal(net_find_gid(gsi_net(gsi), address_of("127.5.0.9"), 0, &port), ENODEV);
+	assert_int_equal(net_find_route(gsi_net(gsi), address_of("127.0.0.1"), address_of("10.9.0.1"), 0, &port),
+			 0);
+	assert_int_equal(net_find_route(gsi_net(gsi), address_of("127.0.0.1"), address_of("10.9.0.2"), 0, &port),
+			 ENETUNREACH);
+	setenv("VERBATIM_DEVICES", "va,lo", 1);
+	assert_int_equal(net_find_gid(gsi_net(gsi), address_of("127.0.0.1"), 0, &port), 0);
+	assert_string_equal(port.device, "vb_lo");
 	unsetenv("VERBATIM_DEVICES");
 }
 
@@ -583,6 +605,7 @@ int main(void)
 		TEST(ports_are_found_by_their_addresses),
 		TEST(a_gid_without_an_address_is_reached_inside_the_host),
 		TEST(addresses_of_interfaces_without_a_device_are_told_apart),
+		TEST(another_device_stands_in_for_lo),
 		TEST(routes_are_those_of_the_kernel),
 		TEST(a_source_is_kept),
 		TEST(link_local_and_multicast_go_by_the_interface),

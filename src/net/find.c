@@ -29,27 +29,34 @@ static void find_fill(const struct port *port, uint32_t index, struct net_gid *f
 	memcpy(found->address, port->gid[index].address, 16);
 }
 
-/* How well a GID fits: 0: not at all. Of one address, those of @link before others. */
+/*
+ * How well a GID fits: 0: not at all. Of one address, those of @link before others. @stands_in: for an
+ * address of the host itself, one that other hosts reach.
+ */
 static unsigned find_fit(const struct port *port, const struct gid_entry *entry, uint8_t link,
-			 const uint8_t address[16])
+			 const uint8_t address[16], bool stands_in)
 {
 	bool same = entry->valid && !memcmp(entry->gid.raw, address, 16);
 	/* Every 127.x.y.z belongs to lo, which has one of them as a GID. */
 	bool like = port->netdev.loopback && ip_addr_is_loopback_ipv4(address) &&
 		    ip_addr_is_loopback_ipv4(entry->gid.raw);
 
+	if (stands_in)
+		like = !entry->host_only && !ip_addr_is_link_local_ipv6(entry->address) &&
+		       ip_addr_is_ipv4(entry->address) == ip_addr_is_ipv4(address);
 	if (!entry->valid || (!same && !like))
 		return 0;
 	return (same ? 3u : 1u) + (gid_entry_link(entry) == link);
 }
 
-static bool find_in(const struct port *port, uint8_t link, const uint8_t address[16], struct net_gid *found)
+static bool find_in(const struct port *port, uint8_t link, const uint8_t address[16], bool stands_in,
+		    struct net_gid *found)
 {
 	uint32_t i, best = GID_TABLE_SIZE;
 	unsigned fit, most = 0;
 
 	for (i = 0; i < GID_TABLE_SIZE; i++) {
-		fit = find_fit(port, &port->gid[i], link, address);
+		fit = find_fit(port, &port->gid[i], link, address, stands_in);
 		if (fit <= most)
 			continue;
 		best = i;
@@ -71,7 +78,8 @@ int net_find_gid_of(struct net *net, uint8_t link, const uint8_t address[16], ui
 	struct named_netdev *named;
 	struct port *port;
 	int i, count, err;
-	bool has = false;
+	bool has = false, stands_in = false;
+	struct net_gid other;
 	struct list *node;
 
 	if (net->maker.find && (!link || link == ROUTE_IB)) {
@@ -97,7 +105,10 @@ int net_find_gid_of(struct net *net, uint8_t link, const uint8_t address[16], ui
 		}
 		lock_release(&net->lock);
 		gid_table_update(port);
-		has = find_in(port, link, address, found);
+		has = find_in(port, link, address, false, found);
+		/* Linux's rdma_cm takes it for any address, and chooses a device, too. */
+		if (!has && !stands_in && ip_addr_is_localhost(address))
+			stands_in = find_in(port, link, address, true, &other);
 	}
 	free(named);
 	if (!port)
@@ -105,7 +116,12 @@ int net_find_gid_of(struct net *net, uint8_t link, const uint8_t address[16], ui
 	free(port);
 	if (has)
 		return 0;
-	return net_is_local(net, address, interface) ? ENODEV : EADDRNOTAVAIL;
+	if (!net_is_local(net, address, interface))
+		return EADDRNOTAVAIL;
+	if (!stands_in)
+		return ENODEV;
+	*found = other;
+	return 0;
 }
 
 void net_group_gid(const struct net_gid *gid, const uint8_t group[16], uint8_t mgid[16])
@@ -243,6 +259,8 @@ int net_find_route(struct net *net, const uint8_t source[16], const uint8_t dest
 		return ENETUNREACH;
 	/* Multicast leaves by the port's interface whatever the routes are (IP_PKTINFO). */
 	if (!ip_addr_is_multicast(destination) && !net_is_local(net, destination, interface)) {
+		if (ip_addr_is_localhost(source))
+			return ENETUNREACH;
 		scoped = ip_addr_is_link_local_ipv6(destination);
 		err = netdev_route(&net->netlink, destination, port.address,
 				   !scoped ? 0 : interface ? interface : port.interface_index, &route);

@@ -80,8 +80,9 @@ struct net_gid {
 };
 
 /*
- * The GID of @address (v4-mapped or IPv6; also 127.x on lo); @interface scopes fe80:: (0: any). 0; ENODEV:
- * the address is of this host but of no device; EADDRNOTAVAIL: it is not an address of this host.
+ * The GID of @address (v4-mapped or IPv6; also 127.x on lo; of 127.0.0.1 and ::1, where lo is no device, that of
+ * another one); @interface scopes fe80:: (0: any). 0; ENODEV: the address is of this host but of no device;
+ * EADDRNOTAVAIL: it is not an address of this host.
  */
 int net_find_gid(struct net *net, const uint8_t address[16], uint32_t interface, struct net_gid *found);
 /* The same; of several GIDs of one address that whose packets go by @link. */

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/ip_addr.h"
 #include "cm/endpoint/internal.h"
 #include "platform/clock.h"
 
@@ -205,6 +206,8 @@ int request_find_port(struct endpoint *endpoint)
 	local = !endpoint->came_by &&
 		(!memcmp(endpoint->path.remote, endpoint->port->gid.address, 16) ||
 		 address_is_here(endpoint->path.remote, endpoint->source.scope));
+	if (!local && !endpoint->came_by && ip_addr_is_localhost(address))
+		return EINVAL;		/* another host says that it is for this one alone */
 	agent_lock();
 	endpoint->peer_local = local;
 	if (endpoint->qp_type == IBV_QPT_UD && endpoint->came_by) {

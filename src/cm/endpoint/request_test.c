@@ -204,6 +204,22 @@ static void a_path_mtu_that_is_too_large_is_rejected(void **test)
 	endpoint_destroy(listener);
 }
 
+/* What the private data says is the sender's word: where the packet came from is not. */
+static void a_request_of_another_host_for_localhost_is_refused(void **test)
+{
+	struct endpoint *listener = listen_on(ip("127.0.0.1", 7471), 10);
+	struct endpoint *active = call(ip("127.0.0.1", 7471));
+	struct endpoint_event event;
+
+	fake_address("10.0.0.2", fake.queue[fake.first % FAKE_QUEUE].to.local);
+	fake_deliver(0);
+	assert_int_equal(cm_channel_take(channel, &event), EAGAIN);
+	fake_deliver(0);
+	assert_int_equal(take(RDMA_CM_EVENT_REJECTED).status, CM_REJECT_INVALID_GID);
+	endpoint_destroy(active);
+	endpoint_destroy(listener);
+}
+
 static void a_listener_of_datagrams_takes_no_connections(void **test)
 {
 	struct endpoint *listener = create_as(RDMA_PS_IB, IBV_QPT_UD);
@@ -347,6 +363,7 @@ int main(void)
 		channel_test(a_shown_endpoint_outlives_its_listener),
 		channel_test(a_request_whose_peer_gave_up_is_not_shown),
 		channel_test(a_path_mtu_that_is_too_large_is_rejected),
+		channel_test(a_request_of_another_host_for_localhost_is_refused),
 		channel_test(a_listener_of_datagrams_takes_no_connections),
 		channel_test(a_hundred_listeners_each_get_their_own),
 		channel_test(requests_of_one_device_look_it_up_once),

@@ -348,6 +348,19 @@ def forked(topology):
         meeting.run(*EXAMPLE)
 
 
+def localhost_without_lo(topology):
+    """127.0.0.1 where lo is no device: another one stands in, for programs of the host alone."""
+    meeting, env = Meeting(topology), {'VERBATIM_DEVICES': '!lo,*'}
+    with meeting.server('rping -s -a 127.0.0.1 -p {p} -V', env) as server:
+        with meeting.client('rping -c -a {a} -p {p} -C 3') as stranger:
+            if stranger.wait(10) in (None, 0):
+                raise Failure(f'taken from another host: {stranger.tail()}\n{server.tail()}')
+        with topology.server.start(meeting.words('rping -c -a 127.0.0.1 -p {p} -C 3 -V'), env) as client:
+            client.wait(10)
+            server.wait(5)
+            meeting.judge(server, client)
+
+
 def cases(topology):
     usual = topology.name != 'veth9000'
     local = topology.name == 'lo'
@@ -367,6 +380,7 @@ def cases(topology):
             yield Case(f'CM: kill -9 of the {victim} of rping',
                        lambda v=victim: killed_busy(topology, v), True)
     else:
+        yield Case('CM: 127.0.0.1 where lo is no device', lambda: localhost_without_lo(topology), usual)
         yield Case('CM: kill -9 of a target on another host', lambda: killed_far(topology), False)
     yield Case('CM: stopped listeners delay nobody', lambda: stopped(topology), local)
     yield Case('CM: a server that is stopped is waited for', lambda: connect_to_stopped(topology), local)

@@ -86,6 +86,15 @@ bool call_pause(void)
 	return interrupts;
 }
 
+/* Send the signal to this thread, with its siginfo if it can be; false: the queue is full. */
+static bool call_send_again(int signal, const siginfo_t *info)
+{
+	pid_t process = getpid(), thread = (pid_t)syscall(SYS_gettid);
+
+	return !syscall(SYS_rt_tgsigqueueinfo, process, thread, signal, info) ||
+	       !syscall(SYS_tgkill, process, thread, signal);
+}
+
 /*
  * With nested handlers, the outermost has the application's mask in its context and returns last. In a
  * sleep with its own mask (ppoll) the context has the mask from before, which is ours if handlers are
@@ -103,18 +112,13 @@ static bool put_off(int signal, const siginfo_t *info, void *context, int flags)
 	int saved = errno;
 	unsigned long mask;
 	bool sent;
-	pid_t process, thread;
 
 	if (!call_thread.depth)
 		return false;
 	/* The signal is not delivered before we return, whatever the handler's flags are. */
 	to_set(all_signals(), &all);
 	pthread_sigmask(SIG_BLOCK, &all, &before);
-	/* To this thread once more, with its siginfo if it can be. Neither: the queue is full. */
-	process = getpid();
-	thread = (pid_t)syscall(SYS_gettid);
-	sent = !syscall(SYS_rt_tgsigqueueinfo, process, thread, signal, info) ||
-	       !syscall(SYS_tgkill, process, thread, signal);
+	sent = call_send_again(signal, info);
 	if (sent) {
 		memcpy(&mask, of_context, sizeof(mask));
 		remember_mask(mask);

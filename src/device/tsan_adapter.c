@@ -206,6 +206,11 @@ static void signals_block(uint64_t *saved)
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, saved, sizeof(all));
 }
 
+static void signals_restore(const uint64_t *saved)
+{
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, saved, NULL, sizeof(*saved));
+}
+
 void tsan_record(const void *of, uint32_t number, const struct tsan_site *site,
 		 const struct tsan_access *access, unsigned count)
 {
@@ -232,7 +237,7 @@ void tsan_record(const void *of, uint32_t number, const struct tsan_site *site,
 	tsan_runtime.release(request_key(of, number));
 	tsan_runtime.release(&queue->all);
 	tsan_runtime.switch_to_fiber(self, NO_SYNC);
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
+	signals_restore(&mask);
 	lock_release(&tsan_device);
 }
 

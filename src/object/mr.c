@@ -210,6 +210,13 @@ static void mr_enter(struct mr_table *table, uint32_t index, struct mr *mr) REQU
 	table->region_bytes += entry_bytes(&table->entry[index]);
 }
 
+static void mr_leave(struct mr_table *table, uint32_t index) REQUIRES(table->lock)
+{
+	table->mr[index] = NULL;
+	table->regions--;
+	table->region_bytes -= entry_bytes(&table->entry[index]);
+}
+
 static bool mr_range_wraps(uint64_t start, uint64_t length)
 {
 	return length && start + (length - 1) < start;
@@ -337,9 +344,7 @@ int mr_deregister(struct mr_table *table, struct mr *mr)
 	forget_block(table, index);
 
 	lock_acquire(&table->lock);
-	table->mr[index] = NULL;
-	table->regions--;
-	table->region_bytes -= entry_bytes(&table->entry[index]);
+	mr_leave(table, index);
 	mr_entry_give(table, index);
 	lock_release(&table->lock);
 	atomic_fetch_sub(&to_pd(mr->ibv.pd)->users, 1);

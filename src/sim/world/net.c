@@ -70,6 +70,27 @@ static void flight_launch(struct flight *flight, uint64_t delay_ns)
 	sim_event_add(flight->sim, event);
 }
 
+/* What becomes of it. */
+static void flight_decide(struct flight *flight)
+{
+	const struct sim_rates *rates = &flight->from->rates;
+	struct sim *sim = flight->sim;
+
+	flight->drop |= rates->partitioned || sim_chance(sim, rates->loss);
+	flight->copies += sim_chance(sim, rates->duplicate);
+	flight->delay_ns = rates->delay_ns;
+	if (rates->jitter_ns)
+		flight->delay_ns += sim_random(sim) % rates->jitter_ns;
+	if (sim_chance(sim, rates->reorder))
+		flight->delay_ns += sim_random(sim) % (rates->reorder_ns + 1);
+	if (sim_chance(sim, rates->corrupt))
+		flight->corrupt_bits = 1 + sim_below(sim, 3);
+	if (sim_chance(sim, rates->truncate))
+		flight->truncate_bytes = 1 + sim_below(sim, (uint32_t)flight->bytes);
+	if (sim->rule)
+		sim->rule(flight, sim->rule_argument);
+}
+
 static struct trace_record flight_record(const struct sim_host *from, const struct sim_host *to)
 {
 	struct datagram datagram = { .source_port = SOURCE_PORT, .hop_limit = 64 };
@@ -107,8 +128,6 @@ static void flight_send(struct sim_host *from, struct sim_host *to, uint8_t *dat
 	struct flight flight = { .sim = from->sim, .from = from, .to = to, .data = data,
 				 .bytes = bytes + ICRC_BYTES, .copies = 1, .drop = burst_lost };
 	struct icrc_header header = flight_header(from, to);
-	const struct sim_rates *rates = &from->rates;
-	struct sim *sim = from->sim;
 
 	icrc_seal(&header, data, bytes);
 	flight.number = from->sim->sent++;
@@ -118,20 +137,7 @@ static void flight_send(struct sim_host *from, struct sim_host *to, uint8_t *dat
 		sim_fail(from->sim, "host %u sent a packet that does not parse", from->index);
 		return;
 	}
-	/* What becomes of it. */
-	flight.drop |= rates->partitioned || sim_chance(sim, rates->loss);
-	flight.copies += sim_chance(sim, rates->duplicate);
-	flight.delay_ns = rates->delay_ns;
-	if (rates->jitter_ns)
-		flight.delay_ns += sim_random(sim) % rates->jitter_ns;
-	if (sim_chance(sim, rates->reorder))
-		flight.delay_ns += sim_random(sim) % (rates->reorder_ns + 1);
-	if (sim_chance(sim, rates->corrupt))
-		flight.corrupt_bits = 1 + sim_below(sim, 3);
-	if (sim_chance(sim, rates->truncate))
-		flight.truncate_bytes = 1 + sim_below(sim, (uint32_t)flight.bytes);
-	if (sim->rule)
-		sim->rule(&flight, sim->rule_argument);
+	flight_decide(&flight);
 	if (trace_wants(TRACE_PACKETS))
 		flight_trace(&flight, qpn, note);
 	if (from->sim->verbose)

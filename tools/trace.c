@@ -30,6 +30,7 @@
 #define LATE_NS		100000000ull	/* records are held so long, in case an older one comes */
 #define LOOK_MAX	32768u		/* records of a process and look, ... */
 #define MANY		4096u		/* ... and of all after which the next look is due at once */
+#define LAST_LOOKS	64u		/* at a process that has ended, or goes on while we end */
 #define RELEASE_EVERY	256u		/* records: whoever waits for room goes on while we read */
 #define BUSY_MS		10		/* between looks while records come, ... */
 #define IDLE_MS		50		/* ... and while none do */
@@ -57,7 +58,7 @@ struct tracer {
 	struct output *output;
 	struct sorter sorter;
 	struct source *sources;
-	unsigned count;
+	unsigned count, living;		/* of them, and those that have not ended */
 	char directory[64], socket[96];
 	int listener, signals;
 	pid_t child;
@@ -244,6 +245,7 @@ static void add_source(struct tracer *tracer, int connection, pid_t pid)
 		source->next = tracer->sources;
 		tracer->sources = source;
 		tracer->count++;
+		tracer->living++;
 	}
 	if (memfd >= 0)
 		close(memfd);
@@ -300,25 +302,37 @@ static void take_record(void *owner, struct source *source, const struct trace_r
 		tracer->failed_ns = record->time_ns;
 }
 
-static void note_lost(struct tracer *tracer, struct source *source)
+static uint64_t source_lost(const struct source *source)
 {
-	uint64_t lost = atomic_load_explicit(&source->share->lost, memory_order_relaxed);
+	return atomic_load_explicit(&source->share->lost, memory_order_relaxed);
+}
 
+static void tell_lost(struct tracer *tracer, struct source *source, uint64_t time_ns)
+{
+	uint64_t lost = source_lost(source);
+
+	source->lost_ns = 0;
 	if (lost == source->lost || !source->is_described || !source->is_wanted)
 		return;
-	output_event(tracer->output, source, lost, .time_ns = wall_ns(),
-		     .records = lost - source->lost);
+	output_event(tracer->output, source, lost, .time_ns = time_ns, .records = lost - source->lost);
 	source->lost = lost;
 }
 
-/* How many records came. */
+/* How many records came. None is of the future, whatever the process wrote. */
 static unsigned read_source(struct tracer *tracer, struct source *source)
 {
-	static uint8_t buffer[TRACE_RECORD_MAX];
+	static union { uint8_t bytes[TRACE_RECORD_MAX]; struct trace_record head; } buffer;
 	const struct trace_record *record;
+	uint64_t now_ns = 0;
 	unsigned n;
 
-	for (n = 0; n < LOOK_MAX && (record = source_read(source, buffer)); n++) {
+	for (n = 0; n < LOOK_MAX && (record = source_read(source, buffer.bytes)); n++) {
+		if (record->time_ns > now_ns)
+			now_ns = wall_ns();
+		if (record->time_ns > now_ns)
+			buffer.head.time_ns = now_ns;
+		if (record->time_ns > source->newest_ns)
+			source->newest_ns = record->time_ns;
 		if (!sorter_add(&tracer->sorter, source, record))
 			source->lost--;	/* one more is missing */
 		if (n % RELEASE_EVERY == 0)
@@ -328,20 +342,20 @@ static unsigned read_source(struct tracer *tracer, struct source *source)
 	return n;
 }
 
-static void end_source(struct tracer *tracer, struct source *source)
+static void tell_end(struct tracer *tracer, struct source *source, uint64_t time_ns)
 {
 	bool known = source->pid == tracer->child && tracer->child_ended,
 	     killed = WIFSIGNALED(tracer->status);
 
 	if (!source->is_described)
-		describe(tracer, source, wall_ns());
-	note_lost(tracer, source);
+		describe(tracer, source, time_ns);
+	tell_lost(tracer, source, time_ns);
 	if (!source->is_wanted)
 		return;
 	if (source->is_broken)
 		fprintf(stderr, "verbatim trace: %s wrote what is no trace: the rest of it is left out\n",
 			source->name);
-	output_event(tracer->output, source, process, .time_ns = wall_ns(), .name = "end",
+	output_event(tracer->output, source, process, .time_ns = time_ns, .name = "end",
 		     .pid = (uint64_t)source->pid,
 		     .exit = { known && !killed, (uint64_t)WEXITSTATUS(tracer->status) },
 		     .signal = { known && killed, (uint64_t)WTERMSIG(tracer->status) });
@@ -357,18 +371,57 @@ static void note_failure(struct tracer *tracer, uint64_t now_ns)
 	tracer->failed_ns = 0;
 }
 
-static void drop_source(struct tracer *tracer, struct source **link)
+/*
+ * It has ended, or we do: what it wrote until then is read, and written when its time comes. No record of it
+ * is left behind that time, whatever the clock has done.
+ */
+static void leave_source(struct tracer *tracer, struct source *source)
 {
-	struct source *source = *link;
-
-	/* What it wrote before it ended. */
-	while (read_source(tracer, source))
+	for (unsigned look = 0; look < LAST_LOOKS && read_source(tracer, source); look++)
 		;
-	sorter_take(&tracer->sorter, UINT64_MAX, take_record, tracer);
-	end_source(tracer, source);
-	*link = source->next;
+	source->ended_ns = wall_ns();
+	if (source->ended_ns < source->newest_ns)
+		source->ended_ns = source->newest_ns;
+	tracer->living--;
+}
+
+/* When something has to be told of the source; UINT64_MAX: nothing. */
+static uint64_t news_ns(const struct source *source)
+{
+	return source->lost_ns ? source->lost_ns : source->ended_ns ? source->ended_ns : UINT64_MAX;
+}
+
+/* The oldest news, up to @until_ns. False: there is none. */
+static bool tell_news(struct tracer *tracer, uint64_t until_ns)
+{
+	struct source **oldest = NULL, **link, *source;
+
+	for (link = &tracer->sources; *link; link = &(*link)->next)
+		if (news_ns(*link) <= until_ns) {
+			until_ns = news_ns(*link);
+			oldest = link;
+		}
+	if (!oldest || until_ns == UINT64_MAX)
+		return false;
+	source = *oldest;
+	sorter_take(&tracer->sorter, until_ns, take_record, tracer);
+	if (source->lost_ns) {
+		tell_lost(tracer, source, until_ns);
+		return true;
+	}
+	tell_end(tracer, source, until_ns);
+	*oldest = source->next;
 	tracer->count--;
 	source_close(source);
+	return true;
+}
+
+/* What is older, of all processes, in the order of time. */
+static void write_until(struct tracer *tracer, uint64_t until_ns)
+{
+	while (tell_news(tracer, until_ns))
+		;
+	sorter_take(&tracer->sorter, until_ns, take_record, tracer);
 }
 
 static bool hung_up(const struct source *source)
@@ -381,27 +434,26 @@ static bool hung_up(const struct source *source)
 /* Nobody is left who could have something to say. */
 static bool is_over(const struct tracer *tracer)
 {
-	return !tracer->sources && (tracer->child_ended || !tracer->child);
+	return !tracer->living && (tracer->child_ended || !tracer->child);
 }
 
 /* Reads all processes, and writes what is old enough. Returns how many records came. */
 static unsigned trace_turn(struct tracer *tracer)
 {
 	uint64_t now_ns = wall_ns();
-	struct source *source, **link = &tracer->sources;
+	struct source *source;
 	unsigned records = 0;
 
 	for (source = tracer->sources; source; source = source->next) {
+		if (source->ended_ns)
+			continue;
 		records += read_source(tracer, source);
-		note_lost(tracer, source);
+		if (!source->lost_ns && source_lost(source) != source->lost)
+			source->lost_ns = now_ns;
+		if (hung_up(source))
+			leave_source(tracer, source);
 	}
-	sorter_take(&tracer->sorter, now_ns - LATE_NS, take_record, tracer);
-	while (*link) {
-		if (hung_up(*link))
-			drop_source(tracer, link);
-		else
-			link = &(*link)->next;
-	}
+	write_until(tracer, now_ns - LATE_NS);
 	note_failure(tracer, now_ns);
 	if (!records)
 		output_flush(tracer->output);
@@ -452,8 +504,10 @@ static void trace_loop(struct tracer *tracer)
 			accept_process(tracer);
 		records = trace_turn(tracer);
 	}
-	while (tracer->sources)
-		drop_source(tracer, &tracer->sources);
+	for (struct source *source = tracer->sources; source; source = source->next)
+		if (!source->ended_ns)
+			leave_source(tracer, source);
+	write_until(tracer, UINT64_MAX);
 	sorter_close(&tracer->sorter);
 }
 
@@ -562,6 +616,7 @@ static int trace_processes(struct tracer *tracer)
 		source->next = tracer->sources;
 		tracer->sources = source;
 		tracer->count++;
+		tracer->living++;
 	}
 	if (output_open(&tracer->output, &options->output) || block_signals(tracer, &mask))
 		return EXIT_FAILURE;

@@ -48,7 +48,10 @@ struct source {
 	int control;			/* of one that ran already: it is traced as long as this stands; or -1 */
 	struct trace_share *share;
 	uint32_t ring_bytes;
-	uint64_t tail, lost;
+	uint64_t tail, lost;		/* lost: of these the file tells */
+	uint64_t newest_ns;		/* of its records */
+	uint64_t lost_ns, ended_ns;	/* when more was seen to be lost, and when it ended, which the file is */
+					/* told when everything older has been written; 0: neither */
 	uint32_t interface;		/* of its packets; its events have the next */
 	uint32_t ethernet;		/* of its frames; 0: none so far */
 	char name[NAME_BYTES];		/* PROGRAM(PID) */

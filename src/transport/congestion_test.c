@@ -150,16 +150,16 @@ static void a_cnp_halves_the_window_once_in_a_round_trip(void **state)
 static void below_a_packet_in_a_round_trip_there_is_a_rate(void **state)
 {
 	struct station *s = congestion_station();
-	uint64_t least = PATH_WINDOW_MIN * 1000;	/* bytes a second */
+	uint64_t round_ns = MILLISECOND / 20, least = PATH_WINDOW_MIN * 20000;	/* bytes a second */
 	unsigned sent_now, more;
 
-	s->qp.path->rtt_ns = MILLISECOND;
+	s->qp.path->rtt_ns = round_ns;
 	s->qp.path->window_bytes = PATH_WINDOW_MIN;
 	receive_cnp(s);
 	receive_cnp(s);
 	assert_int_equal(recovery_of_station(s)->rate.current, least / 2);
 	for (unsigned i = 0; i < 20; i++) {
-		s->now_ns += MILLISECOND;
+		s->now_ns += round_ns;
 		receive_cnp(s);
 	}
 	/* Who forges them stops nobody. */

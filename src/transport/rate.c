@@ -7,27 +7,6 @@
 #define STEPS_MAX	200u
 #define CATCH_UP	64u		/* steps that are made up for after a pause */
 
-void rate_cut(struct rate *rate, uint64_t before, uint64_t least, uint64_t now_ns)
-{
-	if (least < RATE_MIN)
-		least = RATE_MIN;
-	if (!rate->current) {
-		*rate = (struct rate){ .current = before < least ? least : before,
-				       .alpha = RATE_ALPHA_ONE, .due_ns = now_ns };
-		rate->end = 2 * rate->current;
-	}
-	rate->cut_ns = now_ns;
-	rate->target = rate->current;
-	rate->current -= rate->current * rate->alpha / (2 * RATE_ALPHA_ONE);
-	if (rate->current < least)
-		rate->current = least;
-	rate->alpha += (RATE_ALPHA_ONE - rate->alpha) >> ALPHA_SHIFT;
-	rate->alpha_ns = now_ns + RATE_ALPHA_NS;
-	rate->increase_ns = now_ns + RATE_INCREASE_NS;
-	rate->bytes = 0;
-	rate->time_steps = rate->byte_steps = 0;
-}
-
 static void rate_step(struct rate *rate, uint8_t *steps)
 {
 	unsigned most, least;
@@ -62,6 +41,29 @@ static void rate_advance(struct rate *rate, uint64_t now_ns)
 		rate->increase_ns = now_ns + RATE_INCREASE_NS;
 	if (rate->current >= rate->end)
 		rate->current = 0;
+}
+
+void rate_cut(struct rate *rate, uint64_t before, uint64_t least, uint64_t now_ns)
+{
+	if (least < RATE_MIN)
+		least = RATE_MIN;
+	if (rate->current)
+		rate_advance(rate, now_ns);
+	if (!rate->current) {
+		*rate = (struct rate){ .current = before < least ? least : before,
+				       .alpha = RATE_ALPHA_ONE, .due_ns = now_ns };
+		rate->end = 2 * rate->current;
+	}
+	rate->cut_ns = now_ns;
+	rate->target = rate->current;
+	rate->current -= rate->current * rate->alpha / (2 * RATE_ALPHA_ONE);
+	if (rate->current < least)
+		rate->current = least;
+	rate->alpha += (RATE_ALPHA_ONE - rate->alpha) >> ALPHA_SHIFT;
+	rate->alpha_ns = now_ns + RATE_ALPHA_NS;
+	rate->increase_ns = now_ns + RATE_INCREASE_NS;
+	rate->bytes = 0;
+	rate->time_steps = rate->byte_steps = 0;
 }
 
 bool rate_allows(struct rate *rate, uint32_t bytes, uint64_t now_ns)

@@ -108,6 +108,23 @@ static void a_second_notification_cuts_less_after_a_pause(void **unused)
 	assert_int_equal(later.target, before);
 }
 
+/* Steps are due by the time, whether or not something asked to leave meanwhile. */
+static void a_pause_in_silence_is_a_pause(void **unused)
+{
+	struct rate busy = { 0 }, silent = { 0 };
+
+	rate_cut(&busy, START, 0, NOW);
+	rate_cut(&silent, START, 0, NOW);
+	for (unsigned i = 0; i < 20; i++)
+		rate_allows(&busy, 0, NOW + i * RATE_ALPHA_NS);
+	rate_cut(&busy, START, 0, NOW + 20 * RATE_ALPHA_NS);
+	rate_cut(&silent, START, 0, NOW + 20 * RATE_ALPHA_NS);
+	assert_int_equal(silent.alpha, busy.alpha);
+	assert_int_equal(silent.target, busy.target);
+	assert_int_equal(silent.current, busy.current);
+	assert_true(silent.current > START / 2);
+}
+
 static void it_ends_when_nobody_minds_twice_as_much(void **unused)
 {
 	struct rate rate = { 0 };
@@ -167,6 +184,7 @@ int main(void)
 		cmocka_unit_test(it_recovers_fast_and_then_slowly),
 		cmocka_unit_test(and_fast_again_when_nobody_minds),
 		cmocka_unit_test(a_second_notification_cuts_less_after_a_pause),
+		cmocka_unit_test(a_pause_in_silence_is_a_pause),
 		cmocka_unit_test(it_ends_when_nobody_minds_twice_as_much),
 		cmocka_unit_test(it_never_stops_altogether),
 		cmocka_unit_test(who_forges_notifications_does_not_stop_it),

@@ -109,6 +109,7 @@ struct requester {
 	struct gather gather;
 	struct pace pace;
 	uint8_t rnr_left;
+	uint16_t congestion;		/* as @recovery below, and of the same pool */
 	uint32_t rnr_psn;		/* that the peer had no receive for ... */
 	uint64_t rnr_until_ns;		/* waiting after an RNR NAK; 0: not */
 	uint64_t rnr_since_ns;		/* ... since then, for explanations */

@@ -8,9 +8,9 @@
 
 static struct notice *notice_of(struct qp *qp) REQUIRES(qp->lock)
 {
-	struct recovery *recovery = qp->route.link == ROUTE_ROCE_V2 ? recovery_need(qp) : NULL;
+	struct congestion *congestion = qp->route.link == ROUTE_ROCE_V2 ? congestion_need(qp) : NULL;
 
-	return recovery ? &recovery->notice : NULL;
+	return congestion ? &congestion->notice : NULL;
 }
 
 void congestion_marked(struct qp_call *call)
@@ -32,7 +32,7 @@ void congestion_marked(struct qp_call *call)
 void congestion_heard(struct qp_call *call)
 {
 	struct qp *qp = call->qp;
-	struct recovery *recovery = NULL;
+	struct congestion *congestion = NULL;
 	uint64_t round_ns, least;
 
 	lock_alias(&qp->lock);
@@ -40,15 +40,15 @@ void congestion_heard(struct qp_call *call)
 		return;
 	round_ns = path_least_round(qp->path);
 	if (round_ns && qp_is(qp, QP_RELIABLE) && qp->route.link == ROUTE_ROCE_V2)
-		recovery = recovery_need(qp);
-	if (!recovery) {
+		congestion = congestion_need(qp);
+	if (!congestion) {
 		path_reduce(qp->path, PATH_CONGESTED, call->now_ns);
 		return;
 	}
-	if (recovery->rate.current && call->now_ns - recovery->rate.cut_ns < round_ns)
+	if (congestion->rate.current && call->now_ns - congestion->rate.cut_ns < round_ns)
 		return;
 	least = PATH_WINDOW_MIN * SECOND_NS / round_ns;
-	rate_cut(&recovery->rate, least, least / CONGESTION_ROUNDS_MAX, call->now_ns);
+	rate_cut(&congestion->rate, least, least / CONGESTION_ROUNDS_MAX, call->now_ns);
 }
 
 void congestion_answers(struct qp *qp)
@@ -67,7 +67,7 @@ void congestion_transmit(struct transmit *transmit)
 	lock_alias(&qp->lock);
 	if (!congestion_ready(qp) || !transmit_has_room(transmit))
 		return;
-	notice = &recovery_of(qp)->notice;
+	notice = &congestion_of(qp)->notice;
 	notice->due = false;
 	notice->sent_ns = transmit->call->now_ns;
 	/* Nobody answers a mark on it. */

@@ -34,9 +34,9 @@ void congestion_answers(struct qp *qp) REQUIRES(qp->lock);
 /* Is a CNP to be written? */
 static inline bool congestion_ready(const struct qp *qp) REQUIRES(qp->lock)
 {
-	const struct recovery *recovery = recovery_of(qp);
+	const struct congestion *congestion = congestion_of(qp);
 
-	return recovery && recovery->notice.due;
+	return congestion && congestion->notice.due;
 }
 
 /* The peer says that packets of ours were marked. */
@@ -45,17 +45,17 @@ void congestion_heard(struct qp_call *call) REQUIRES(call->qp->lock);
 /* May a request of @bytes leave now? If not, the QP is held. */
 static inline bool congestion_allows(struct qp_call *call, uint32_t bytes) REQUIRES(call->qp->lock)
 {
-	struct recovery *recovery = recovery_of(call->qp);
+	struct congestion *congestion = congestion_of(call->qp);
 
-	return !recovery || rate_allows(&recovery->rate, bytes, call->now_ns);
+	return !congestion || rate_allows(&congestion->rate, bytes, call->now_ns);
 }
 
 /* Until when it is held: TIME_NEVER: it is not. */
 static inline uint64_t congestion_deadline(const struct qp *qp) REQUIRES(qp->lock)
 {
-	const struct recovery *recovery = recovery_of(qp);
+	const struct congestion *congestion = congestion_of(qp);
 
-	return recovery && recovery->rate.held_until_ns ? recovery->rate.held_until_ns : TIME_NEVER;
+	return congestion && congestion->rate.held_until_ns ? congestion->rate.held_until_ns : TIME_NEVER;
 }
 
 /* True: it was, and may go on. */
@@ -63,7 +63,7 @@ static inline bool congestion_expire(struct qp *qp, uint64_t now_ns) REQUIRES(qp
 {
 	if (congestion_deadline(qp) > now_ns)
 		return false;
-	recovery_of(qp)->rate.held_until_ns = 0;
+	congestion_of(qp)->rate.held_until_ns = 0;
 	return true;
 }
 

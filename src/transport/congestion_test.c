@@ -11,9 +11,9 @@ static struct station *congestion_station(void)
 	return s;
 }
 
-static const struct recovery *recovery_of_station(const struct station *s) UNCHECKED_LOCKS
+static const struct rate *rate_of_station(const struct station *s) UNCHECKED_LOCKS
 {
-	return recovery_of(&s->qp);
+	return &congestion_of(&s->qp)->rate;
 }
 
 static void receive_marked(struct station *s, uint8_t code, uint32_t psn, size_t bytes)
@@ -113,7 +113,7 @@ static void by_other_links_the_ack_has_becn(void **state)
 		struct station *s = congestion_station();
 
 		if (i)
-			s->recoveries->recoveries.used = RECOVERY_QPS;
+			s->recoveries->congestions.used = CONGESTION_QPS;
 		else
 			s->qp.route.link = s->info.route.link = ROUTE_ROCE_V1;
 		receive_marked(s, OPCODE_RC_WRITE_ONLY, PEER_PSN, 8);
@@ -142,7 +142,7 @@ static void a_cnp_halves_the_window_once_in_a_round_trip(void **state)
 	receive_cnp(s);
 	receive_cnp(s);
 	assert_int_equal(s->qp.path->window_bytes, window / 2);
-	assert_int_equal(s->qp.requester.recovery, 0);
+	assert_int_equal(s->qp.requester.congestion, 0);
 	station_free(s);
 }
 
@@ -157,13 +157,13 @@ static void below_a_packet_in_a_round_trip_there_is_a_rate(void **state)
 	s->qp.path->window_bytes = PATH_WINDOW_MIN;
 	receive_cnp(s);
 	receive_cnp(s);
-	assert_int_equal(recovery_of_station(s)->rate.current, least / 2);
+	assert_int_equal(rate_of_station(s)->current, least / 2);
 	for (unsigned i = 0; i < 20; i++) {
 		s->now_ns += round_ns;
 		receive_cnp(s);
 	}
 	/* Who forges them stops nobody. */
-	assert_int_equal(recovery_of_station(s)->rate.current, least / CONGESTION_ROUNDS_MAX);
+	assert_int_equal(rate_of_station(s)->current, least / CONGESTION_ROUNDS_MAX);
 	s->qp.path->window_bytes = PATH_WINDOW_START;
 	post(s, IBV_WR_RDMA_WRITE, 0, 64 * MTU);
 	sent_now = transmit(s);
@@ -178,6 +178,44 @@ static void below_a_packet_in_a_round_trip_there_is_a_rate(void **state)
 	receive_data(s, OPCODE_RC_WRITE_ONLY, PEER_PSN, 8);
 	assert_int_equal(transmit(s), 1);
 	expect_sent(s, 0, OPCODE_RC_ACKNOWLEDGE, PEER_PSN);
+	station_free(s);
+}
+
+/* Each has places of its own: where all are marked, losses are repaired, and the other way round. */
+static void marks_and_losses_leave_each_other_their_places(void **state)
+{
+	struct station *s = congestion_station();
+
+	s->recoveries->recoveries.used = RECOVERY_QPS;
+	receive_marked(s, OPCODE_RC_WRITE_ONLY, PEER_PSN, 8);
+	assert_int_equal(transmit(s), 2);
+	expect_cnp(s, 0);
+	assert_int_equal(s->qp.requester.recovery, 0);
+	s->recoveries->recoveries.used = 0;
+	s->recoveries->congestions.used = CONGESTION_QPS;
+	post(s, IBV_WR_RDMA_WRITE, 1, 8);
+	assert_int_equal(transmit(s), 1);
+	receive_nak(s, OUR_PSN, AETH_NAK, NAK_SEQUENCE);
+	assert_int_equal(transmit(s), 2);
+	expect_gaps(s, 0, GAPS_ASK, OUR_PSN, 0);
+	station_free(s);
+}
+
+/* What has failed needs neither. */
+static void an_error_gives_both_places_back(void **state)
+{
+	struct station *s = congestion_station();
+
+	receive_marked(s, OPCODE_RC_WRITE_ONLY, PEER_PSN, 8);
+	post(s, IBV_WR_RDMA_WRITE, 1, 8);
+	assert_int_equal(transmit(s), 3);
+	receive_nak(s, OUR_PSN, AETH_NAK, NAK_SEQUENCE);
+	assert_int_not_equal(s->qp.requester.recovery, 0);
+	assert_int_not_equal(s->qp.requester.congestion, 0);
+	station_move(s, IBV_QPS_ERR);
+	assert_int_equal(s->qp.requester.recovery + s->qp.requester.congestion, 0);
+	assert_int_equal(s->recoveries->recoveries.first, s->recoveries->recoveries.used);
+	assert_int_equal(s->recoveries->congestions.first, s->recoveries->congestions.used);
 	station_free(s);
 }
 
@@ -213,6 +251,8 @@ int main(void)
 		TEST(by_other_links_the_ack_has_becn),
 		TEST(a_cnp_halves_the_window_once_in_a_round_trip),
 		TEST(below_a_packet_in_a_round_trip_there_is_a_rate),
+		TEST(marks_and_losses_leave_each_other_their_places),
+		TEST(an_error_gives_both_places_back),
 		TEST(packets_may_be_marked_where_marks_are_answered),
 	};
 

@@ -14,11 +14,19 @@ struct recovery_pool *recovery_pool_new(void)
 		return NULL;
 	lock_init(&pool->lock);
 	pool->recovery = calloc(RECOVERY_QPS, sizeof(struct recovery));
+	pool->congestion = calloc(CONGESTION_QPS, sizeof(struct congestion));
 	pool->place = calloc(EARLY_PLACES, sizeof(struct early_place));
-	if (pool->recovery && pool->place)
-		return pool;
-	recovery_pool_free(pool);
-	return NULL;
+	if (!pool->recovery || !pool->congestion || !pool->place) {
+		recovery_pool_free(pool);
+		return NULL;
+	}
+	pool->recoveries = (struct recovery_free){ .size = RECOVERY_QPS, .next = &pool->recovery->next,
+						   .stride = sizeof(struct recovery) };
+	pool->congestions = (struct recovery_free){ .size = CONGESTION_QPS, .next = &pool->congestion->next,
+						    .stride = sizeof(struct congestion) };
+	pool->places = (struct recovery_free){ .size = EARLY_PLACES, .next = &pool->place->next,
+					       .stride = sizeof(struct early_place) };
+	return pool;
 }
 
 void recovery_pool_free(struct recovery_pool *pool)
@@ -26,9 +34,40 @@ void recovery_pool_free(struct recovery_pool *pool)
 	if (!pool)
 		return;
 	free(pool->recovery);
+	free(pool->congestion);
 	free(pool->place);
 	lock_destroy(&pool->lock);
 	free(pool);
+}
+
+static uint16_t *recovery_next(const struct recovery_free *free, uint16_t number)
+{
+	return (uint16_t *)(void *)((char *)free->next + (number - 1) * free->stride);
+}
+
+/* 1 + number; 0: there is none left. */
+static uint16_t recovery_take(struct recovery_pool *pool, struct recovery_free *free)
+{
+	uint16_t number;
+
+	lock_acquire(&pool->lock);
+	number = free->first;
+	if (number)
+		free->first = *recovery_next(free, number);
+	else if (free->used < free->size)
+		number = ++free->used;
+	lock_release(&pool->lock);
+	return number;
+}
+
+/* A list of them. */
+static void recovery_give(struct recovery_pool *pool, struct recovery_free *free, uint16_t first,
+			  uint16_t last)
+{
+	lock_acquire(&pool->lock);
+	*recovery_next(free, last) = free->first;
+	free->first = first;
+	lock_release(&pool->lock);
 }
 
 struct recovery *recovery_need(struct qp *qp)
@@ -38,13 +77,7 @@ struct recovery *recovery_need(struct qp *qp)
 
 	if (!pool || qp->requester.recovery)
 		return recovery_of(qp);
-	lock_acquire(&pool->lock);
-	number = pool->recoveries.first;
-	if (number)
-		pool->recoveries.first = pool->recovery[number - 1].next;
-	else if (pool->recoveries.used < RECOVERY_QPS)
-		number = ++pool->recoveries.used;
-	lock_release(&pool->lock);
+	number = recovery_take(pool, &pool->recoveries);
 	if (!number)
 		return NULL;
 	pool->recovery[number - 1] = (struct recovery){ .next = 0 };
@@ -52,39 +85,44 @@ struct recovery *recovery_need(struct qp *qp)
 	return recovery_of(qp);
 }
 
+struct congestion *congestion_need(struct qp *qp)
+{
+	struct recovery_pool *pool = qp->transport->recoveries;
+	uint16_t number;
+
+	if (!pool || qp->requester.congestion)
+		return congestion_of(qp);
+	number = recovery_take(pool, &pool->congestions);
+	if (!number)
+		return NULL;
+	pool->congestion[number - 1] = (struct congestion){ .next = 0 };
+	qp->requester.congestion = number;
+	return congestion_of(qp);
+}
+
 void recovery_end(struct qp *qp)
 {
 	struct recovery_pool *pool = qp->transport->recoveries;
 	uint16_t number = qp->requester.recovery;
 
-	if (!number)
-		return;
-	early_drop(qp);
-	qp->requester.recovery = 0;
-	lock_acquire(&pool->lock);
-	pool->recovery[number - 1].next = pool->recoveries.first;
-	pool->recoveries.first = number;
-	lock_release(&pool->lock);
+	if (number) {
+		early_drop(qp);
+		qp->requester.recovery = 0;
+		recovery_give(pool, &pool->recoveries, number, number);
+	}
+	number = qp->requester.congestion;
+	if (number) {
+		qp->requester.congestion = 0;
+		recovery_give(pool, &pool->congestions, number, number);
+	}
 }
 
 uint16_t recovery_take_place(struct recovery_pool *pool)
 {
-	uint16_t number;
-
-	lock_acquire(&pool->lock);
-	number = pool->places.first;
-	if (number)
-		pool->places.first = pool->place[number - 1].next;
-	else if (pool->places.used < EARLY_PLACES)
-		number = ++pool->places.used;
-	lock_release(&pool->lock);
-	return number;
+	return recovery_take(pool, &pool->places);
 }
 
 void recovery_give_places(struct recovery_pool *pool, uint16_t first, uint16_t last)
 {
-	lock_acquire(&pool->lock);
-	pool->place[last - 1].next = pool->places.first;
-	pool->places.first = first;
-	lock_release(&pool->lock);
+	recovery_give(pool, &pool->places, first, last);
 }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a QP that has met loss or congestion knows more than others: what its peer lacks (repair.h),
- * and what came early from it (early.h). Nearly all QPs never need it, so it is no part of a QP,
- * but comes from a pool of the process when it is needed first, and goes back when the QP is reset.
- * The pool also has the places of requests that came early. Both are bounded, and their memory is
- * not touched before something is lost. What finds the pool used up is repaired by going back, as
- * beside other implementations.
+ * What a QP that has met loss or congestion knows more than others: what its peer lacks (repair.h)
+ * and what came early from it (early.h); and marks and its rate (congestion.h). Nearly all QPs
+ * never need either, so they are no part of a QP, but come from a pool of the process when they are
+ * needed first, and go back when the QP is reset or fails. The pool also has the places of requests
+ * that came early. All three are bounded, each by itself: where all QPs are marked, losses are
+ * repaired as before. Their memory is zeros that nobody writes to before something is lost or
+ * marked, which costs 5 MB of addresses, and of memory only where the program locks what it will
+ * map (MCL_FUTURE). What finds no recovery left is repaired by going back, as beside other
+ * implementations.
  */
 #ifndef VERBATIM_TRANSPORT_RECOVERY_H
 #define VERBATIM_TRANSPORT_RECOVERY_H
@@ -17,6 +20,7 @@
 #include "wire/packet.h"
 
 #define RECOVERY_QPS	4096u
+#define CONGESTION_QPS	4096u
 #define EARLY_PLACES	1024u
 
 enum repair_state { REPAIR_UNKNOWN, REPAIR_ASKED, REPAIR_YES, REPAIR_NO };
@@ -54,9 +58,13 @@ struct notice {
 struct recovery {
 	struct repair repair;
 	struct early early;
+	uint16_t next;			/* in the pool: 1 + number of the next free one */
+};
+
+struct congestion {
 	struct notice notice;
 	struct rate rate;		/* rate.h */
-	uint16_t next;			/* in the pool: 1 + number of the next free one */
+	uint16_t next;			/* as above */
 };
 
 struct early_place {
@@ -65,17 +73,21 @@ struct early_place {
 	uint8_t data[PATH_MTU_MAX];
 };
 
-/* A list of free entries, and those that were never taken. */
+/* Of an array: a list of free entries, and those that were never taken. */
 struct recovery_free {
 	uint16_t first;			/* 1 + number; 0: none */
-	uint16_t used;			/* those from here on were never taken */
+	uint16_t used, size;		/* those from @used on were never taken */
+	uint16_t *next;			/* of entry 0, and of the others each ... */
+	size_t stride;			/* ... so many bytes further on */
 };
 
 struct recovery_pool {
 	struct lock lock;
 	struct recovery *recovery;	/* [RECOVERY_QPS], each under its QP's lock */
+	struct congestion *congestion;	/* [CONGESTION_QPS], likewise */
 	struct early_place *place;	/* [EARLY_PLACES], likewise */
 	struct recovery_free recoveries GUARDED_BY_MEMBER(lock);
+	struct recovery_free congestions GUARDED_BY_MEMBER(lock);
 	struct recovery_free places GUARDED_BY_MEMBER(lock);
 };
 
@@ -91,9 +103,18 @@ static inline struct recovery *recovery_of(const struct qp *qp) REQUIRES(qp->loc
 	return __builtin_expect(number, 0) ? &qp->transport->recoveries->recovery[number - 1] : NULL;
 }
 
+/* NULL: it was neither marked nor told of marks at the least window. */
+static inline struct congestion *congestion_of(const struct qp *qp) REQUIRES(qp->lock)
+{
+	uint16_t number = qp->requester.congestion;
+
+	return __builtin_expect(number, 0) ? &qp->transport->recoveries->congestion[number - 1] : NULL;
+}
+
 /* The same, but from now on it has one. NULL: there is none left. */
 struct recovery *recovery_need(struct qp *qp) REQUIRES(qp->lock);
-/* Back to the pool, with all that it holds. */
+struct congestion *congestion_need(struct qp *qp) REQUIRES(qp->lock);
+/* Both back to the pool, with all that they hold. */
 void recovery_end(struct qp *qp) REQUIRES(qp->lock);
 
 /* 1 + number of a free place; 0: none. */

@@ -461,13 +461,12 @@ static void requester_send_probe(struct transmit *transmit) REQUIRES(transmit->c
 	transmit->request_index = -1;
 }
 
-/* NULL: of one that cannot be sent now. */
-static struct send_wqe *request_at(const struct qp *qp, uint32_t psn) REQUIRES(qp->lock)
+/* The request of @psn, from *number on, which it becomes. NULL: it cannot be sent now. */
+static struct send_wqe *request_at(const struct qp *qp, uint32_t *number, uint32_t psn)
+	REQUIRES(qp->lock)
 {
-	uint32_t number;
-
-	for (number = qp->sq.tail; number != qp->sq.sent; number++) {
-		struct send_wqe *wqe = send_queue_at(&qp->sq, number);
+	for (; *number != qp->sq.sent; ++*number) {
+		struct send_wqe *wqe = send_queue_at(&qp->sq, *number);
 
 		if (wqe->state == WQE_FAILED)
 			return NULL;
@@ -483,7 +482,7 @@ static void requester_resend(struct transmit *transmit) REQUIRES(transmit->call-
 	struct qp_call *call = transmit->call;
 	struct qp *qp = call->qp;
 	struct loss *loss = &qp->requester.loss;
-	uint32_t psn, end, bytes = 0;
+	uint32_t number = qp->sq.tail, psn, end, bytes = 0;
 
 	lock_alias(&qp->lock);
 	/* What is filled is forgotten: PSNs come round again. */
@@ -492,7 +491,7 @@ static void requester_resend(struct transmit *transmit) REQUIRES(transmit->call-
 		return;
 	}
 	while (repair_next_gap(qp, &psn) && transmit_has_room(transmit)) {
-		struct send_wqe *wqe = request_at(qp, psn);
+		struct send_wqe *wqe = request_at(qp, &number, psn);
 
 		if (!wqe) {
 			repair_stop(qp);

@@ -60,24 +60,33 @@ static uint64_t repaired(const struct sim_host *host)
 	return counted(host, COUNTER_REPAIR);
 }
 
+/* Run to its end: requests of these opcodes in turn, of whose packets in either direction @loss in a million are lost. */
+static void repair_run(struct scene *scene, const enum ibv_wr_opcode *opcodes, unsigned kinds, uint32_t loss,
+		       void (*on_packet)(struct flight *flight, struct scene *scene))
+{
+	struct talk_options options = repair_options();
+
+	scene_begin(scene, &options);
+	repair_plan(scene, opcodes, kinds);
+	scene->on_packet = on_packet;
+	scene->a->rates.loss = scene->b->rates.loss = loss;
+	scene_run(scene);
+	repair_done(scene);
+	repair_check_places(scene->b);
+}
+
 static void what_is_lost_is_sent_again_and_little_else(void **state)
 {
 	static const enum ibv_wr_opcode writes[] = { IBV_WR_RDMA_WRITE };
-	struct talk_options options = repair_options();
 	struct scene scene;
 
-	scene_begin(&scene, &options);
-	repair_plan(&scene, writes, 1);
-	scene.a->rates.loss = scene.b->rates.loss = MILLION / 100;
-	scene_run(&scene);
-	repair_done(&scene);
+	repair_run(&scene, writes, 1, MILLION / 100, NULL);
 	/* Once by going back, which is when the peer is asked. */
 	assert_true(counted(scene.a, COUNTER_RETRANSMIT) <= 3);
 	assert_true(repaired(scene.a) >= PACKETS / 200);
 	assert_true(repaired(scene.a) <= scene.a->statistics.lost + scene.b->statistics.lost);
 	assert_true(scene.a->statistics.packets < PACKETS * 108 / 100);
 	assert_true(counted(scene.b, COUNTER_RX_HELD) > 0);
-	repair_check_places(scene.b);
 	scene_end(&scene);
 }
 
@@ -103,13 +112,9 @@ static void beside_others_all_is_as_ever(void **state)
 static void without_loss_nothing_is_asked(void **state)
 {
 	static const enum ibv_wr_opcode mixed[] = { IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_RDMA_READ };
-	struct talk_options options = repair_options();
 	struct scene scene;
 
-	scene_begin(&scene, &options);
-	repair_plan(&scene, mixed, 3);
-	scene_run(&scene);
-	repair_done(&scene);
+	repair_run(&scene, mixed, 3, 0, NULL);
 	assert_int_equal(scene.sent[OPCODE_GAPS], 0);
 	assert_int_equal(scene.a->recoveries->recoveries.used, 0);
 	scene_end(&scene);
@@ -125,17 +130,10 @@ static void forget_the_peer(struct flight *flight, struct scene *scene)
 static void a_peer_may_change_its_mind(void **state)
 {
 	static const enum ibv_wr_opcode writes[] = { IBV_WR_RDMA_WRITE };
-	struct talk_options options = repair_options();
 	struct scene scene;
 
-	scene_begin(&scene, &options);
-	repair_plan(&scene, writes, 1);
-	scene.on_packet = forget_the_peer;
-	scene.a->rates.loss = scene.b->rates.loss = MILLION / 50;
-	scene_run(&scene);
-	repair_done(&scene);
+	repair_run(&scene, writes, 1, MILLION / 50, forget_the_peer);
 	assert_true(counted(scene.a, COUNTER_RETRANSMIT) > 4);
-	repair_check_places(scene.b);
 	scene_end(&scene);
 }
 
@@ -156,16 +154,9 @@ static void late_and_repeated_reports_do_no_harm(void **state)
 {
 	static const enum ibv_wr_opcode mixed[] = { IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_RDMA_READ,
 						    IBV_WR_ATOMIC_FETCH_AND_ADD };
-	struct talk_options options = repair_options();
 	struct scene scene;
 
-	scene_begin(&scene, &options);
-	repair_plan(&scene, mixed, 4);
-	scene.on_packet = delay_reports;
-	scene.a->rates.loss = scene.b->rates.loss = MILLION / 50;
-	scene_run(&scene);
-	repair_done(&scene);
-	repair_check_places(scene.b);
+	repair_run(&scene, mixed, 4, MILLION / 50, delay_reports);
 	scene_end(&scene);
 }
 

@@ -2,7 +2,7 @@
 /*
  * The line of a packet: opcode, destination QP, PSN, what is unusual in the BTH, then each
  * extension header in wire order, then the payload's length where the opcode can have one, and
- * what a management datagram says.
+ * what a management datagram, or a Verbatim's word on gaps, says.
  * Golden conversations and users' scripts compare these lines: words are added at the end of
  * a group or not at all. PSNs and MSNs are six hexadecimal digits.
  */
@@ -16,6 +16,10 @@
 #include "base/bytes.h"
 #include "wire/aeth.h"
 #include "wire/cm_message.h"
+#include "wire/gaps.h"
+#include "wire/psn.h"
+
+#define HELD_RANGES	8u	/* of PSNs, in a line */
 
 struct line {
 	char *text;
@@ -236,6 +240,46 @@ static bool is_mad(const struct packet *packet)
 	       packet->payload && packet->payload_bytes >= MAD_BYTES;
 }
 
+/* ---- gaps ---- */
+
+/* The PSNs that are held, behind @psn: 000102-000105 000107. */
+static void add_held(struct line *line, uint32_t psn, const uint64_t held[GAPS_REACH / 64])
+{
+	uint32_t first, end = 0, last = gaps_end(held);
+	unsigned ranges;
+
+	if (!last)
+		add(line, " nothing");
+	for (ranges = 0; end < last; ranges++) {
+		for (first = end; !gaps_has(held, first);)
+			first++;
+		for (end = first; gaps_has(held, end);)
+			end++;
+		if (ranges == HELD_RANGES) {
+			add(line, " ... %06x", psn_add(psn, last));
+			return;
+		}
+		add(line, " %06x", psn_add(psn, first + 1));
+		if (end > first + 1)
+			add(line, "-%06x", psn_add(psn, end));
+	}
+}
+
+static void add_gaps(struct line *line, const struct packet *packet)
+{
+	static const char *const kinds[GAPS_KINDS] = {
+		[GAPS_ASK] = "ask", [GAPS_YES] = "yes", [GAPS_REPORT] = "report" };
+	struct gaps gaps;
+
+	if (!packet->payload || !gaps_read(packet->payload, packet->payload_bytes, &gaps))
+		return;
+	add(line, " %s by 0x%06x", kinds[gaps.kind], gaps.qpn);
+	if (gaps.kind != GAPS_REPORT)
+		return;
+	add(line, " holds");
+	add_held(line, packet->psn, gaps.held);
+}
+
 int packet_dump(const struct packet *packet, char *text, size_t size)
 {
 	struct line line = { .text = text, .size = size };
@@ -250,5 +294,7 @@ int packet_dump(const struct packet *packet, char *text, size_t size)
 		add(&line, " ");
 		add_mad(&line, packet->payload);
 	}
+	if (packet->op->verb == VERB_GAPS)
+		add_gaps(&line, packet);
 	return (int)line.used;
 }

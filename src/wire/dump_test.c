@@ -11,6 +11,9 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "wire/gaps.h"
+#include "wire/psn.h"
+
 static struct packet plain_packet(enum opcode_number code)
 {
 	return (struct packet){
@@ -119,6 +122,63 @@ static void echoes_are_told_from_other_congestion_packets(void **unused)
 	check_line(&packet, "RC_WRITE_MIDDLE qpn 0x000011 psn 000100 immfollows payload 0");
 }
 
+static struct packet gaps_packet(const struct gaps *gaps, uint8_t payload[GAPS_BYTES])
+{
+	struct packet packet = plain_packet(OPCODE_GAPS);
+
+	gaps_write(gaps, payload);
+	packet.payload = payload;
+	packet.payload_bytes = GAPS_BYTES;
+	return packet;
+}
+
+static void words_on_gaps_say_what_is_held(void **unused)
+{
+	uint8_t payload[GAPS_BYTES];
+	struct gaps gaps = { .kind = GAPS_ASK, .qpn = 0x8022 };
+	struct packet packet = gaps_packet(&gaps, payload);
+
+	check_line(&packet, "GAPS qpn 0x000011 psn 000100 payload 48 ask by 0x008022");
+	gaps.kind = GAPS_YES;
+	packet = gaps_packet(&gaps, payload);
+	check_line(&packet, "GAPS qpn 0x000011 psn 000100 payload 48 yes by 0x008022");
+	gaps.kind = GAPS_REPORT;
+	packet = gaps_packet(&gaps, payload);
+	check_line(&packet, "GAPS qpn 0x000011 psn 000100 payload 48 report by 0x008022 holds nothing");
+	/* Bit 0 is the next PSN but the one that is missing; they wrap. */
+	gaps.held[0] = 1 | 2 | 4 | 0x20;
+	gaps.held[3] = 1ull << 63;
+	packet = gaps_packet(&gaps, payload);
+	check_line(&packet, "GAPS qpn 0x000011 psn 000100 payload 48 report by 0x008022 "
+			    "holds 000101-000103 000106 000200");
+	packet.psn = PSN_MASK - 1;
+	check_line(&packet, "GAPS qpn 0x000011 psn fffffe payload 48 report by 0x008022 "
+			    "holds ffffff-000001 000004 0000fe");
+	memset(gaps.held, 0xff, sizeof(gaps.held));
+	packet = gaps_packet(&gaps, payload);
+	check_line(&packet, "GAPS qpn 0x000011 psn 000100 payload 48 report by 0x008022 holds 000101-000200");
+	memset(gaps.held, 0x55, sizeof(gaps.held));
+	packet = gaps_packet(&gaps, payload);
+	check_line(&packet, "GAPS qpn 0x000011 psn 000100 payload 48 report by 0x008022 holds 000101 000103 "
+			    "000105 000107 000109 00010b 00010d 00010f ... 0001ff");
+}
+
+/* Of another manufacturer, or cut: what does not read as a word on gaps is a payload. */
+static void what_is_no_word_on_gaps_is_a_payload(void **unused)
+{
+	const struct gaps gaps = { .kind = GAPS_ASK };
+	uint8_t payload[GAPS_BYTES];
+	struct packet packet = gaps_packet(&gaps, payload);
+
+	packet.payload_bytes = GAPS_BYTES - 4;
+	check_line(&packet, "GAPS qpn 0x000011 psn 000100 payload 44");
+	packet.payload_bytes = GAPS_BYTES;
+	payload[0] ^= 1;
+	check_line(&packet, "GAPS qpn 0x000011 psn 000100 payload 48");
+	packet.payload = NULL;
+	check_line(&packet, "GAPS qpn 0x000011 psn 000100 payload 48");
+}
+
 static void the_longest_line_of_every_opcode_fits(void **unused)
 {
 	for (unsigned code = 0; code < 256; code++) {
@@ -138,6 +198,16 @@ static void the_longest_line_of_every_opcode_fits(void **unused)
 		packet.aeth.syndrome = 0x20;
 		packet.payload_bytes = PATH_MTU_MAX;
 		assert_in_range(packet_dump(&packet, line, sizeof(line)), 1, sizeof(line) - 1);
+		if (packet.op->verb == VERB_GAPS) {
+			struct gaps gaps = { .kind = GAPS_REPORT, .qpn = 0xffffff };
+			uint8_t payload[GAPS_BYTES];
+
+			memset(gaps.held, 0xb6, sizeof(gaps.held));
+			gaps_write(&gaps, payload);
+			packet.payload = payload;
+			packet.payload_bytes = GAPS_BYTES;
+			assert_in_range(packet_dump(&packet, line, sizeof(line)), 1, sizeof(line) - 1);
+		}
 	}
 }
 
@@ -166,6 +236,8 @@ int main(void)
 		cmocka_unit_test(responses_read_as_documented),
 		cmocka_unit_test(what_is_unusual_in_the_bth_is_said),
 		cmocka_unit_test(echoes_are_told_from_other_congestion_packets),
+		cmocka_unit_test(words_on_gaps_say_what_is_held),
+		cmocka_unit_test(what_is_no_word_on_gaps_is_a_payload),
 		cmocka_unit_test(the_longest_line_of_every_opcode_fits),
 		cmocka_unit_test(too_small_a_buffer_is_cut_ended_and_never_overrun),
 	};

@@ -60,7 +60,7 @@ static uint64_t repaired(const struct sim_host *host)
 	return counted(host, COUNTER_REPAIR);
 }
 
-/* Run to its end: requests of these opcodes in turn, of whose packets in either direction @loss in a million are lost. */
+/* Requests of these opcodes in turn; of packets in either direction @loss in a million are lost. */
 static void repair_run(struct scene *scene, const enum ibv_wr_opcode *opcodes, unsigned kinds, uint32_t loss,
 		       void (*on_packet)(struct flight *flight, struct scene *scene))
 {

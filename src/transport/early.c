@@ -182,20 +182,6 @@ bool early_ready(const struct qp *qp)
 		early_place_of(qp, recovery->early.first)->packet.psn == qp->responder.expected_psn);
 }
 
-static void early_tell(struct transmit *transmit, struct gaps gaps, uint32_t psn)
-	REQUIRES(transmit->call->qp->lock)
-{
-	struct qp *qp = transmit->call->qp;
-	struct packet packet;
-
-	lock_alias(&qp->lock);
-	packet_begin(qp, &packet, OPCODE_GAPS, psn);
-	packet.payload_bytes = GAPS_BYTES;
-	gaps.qpn = qp->number;
-	gaps_write(&gaps, transmit_payload(transmit, packet.op));
-	transmit_packet(transmit, &packet, &qp->route);
-}
-
 static void early_report(struct transmit *transmit, const struct early *early)
 	REQUIRES(transmit->call->qp->lock)
 {
@@ -208,7 +194,7 @@ static void early_report(struct transmit *transmit, const struct early *early)
 	for (number = early->first; number; number = early_place_of(qp, number)->next)
 		gaps_set(&gaps, ((early_place_of(qp, number)->packet.psn - expected) & PSN_MASK) - 1);
 	count(transmit->call, COUNTER_TX_GAPS);
-	early_tell(transmit, gaps, expected);
+	transmit_gaps(transmit, gaps, expected);
 }
 
 void early_transmit(struct transmit *transmit)
@@ -224,7 +210,7 @@ void early_transmit(struct transmit *transmit)
 	early = &recovery->early;
 	if (early->answer_due && transmit_has_room(transmit)) {
 		early->answer_due = false;
-		early_tell(transmit, (struct gaps){ .kind = GAPS_YES }, early->ask_psn);
+		transmit_gaps(transmit, (struct gaps){ .kind = GAPS_YES }, early->ask_psn);
 	}
 	/* Not in the middle of executing what is held: the next one says more. */
 	if (early->report_due && !early_next(qp) && transmit_has_room(transmit)) {

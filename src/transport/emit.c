@@ -8,6 +8,7 @@
 
 #include "trace/trace.h"
 #include "transport/internal.h"
+#include "wire/gaps.h"
 
 uint8_t *transmit_payload(struct transmit *transmit, const struct opcode *op)
 {
@@ -57,4 +58,17 @@ void transmit_packet(struct transmit *transmit, struct packet *packet, const str
 	batch->used += bytes + ICRC_BYTES;
 	batch->count++;
 	transmit->budget--;
+}
+
+void transmit_gaps(struct transmit *transmit, struct gaps gaps, uint32_t psn)
+{
+	struct qp *qp = transmit->call->qp;
+	struct packet packet;
+
+	lock_alias(&qp->lock);
+	packet_begin(qp, &packet, OPCODE_GAPS, psn);
+	packet.payload_bytes = GAPS_BYTES;
+	gaps.qpn = qp->number;
+	gaps_write(&gaps, transmit_payload(transmit, packet.op));
+	transmit_packet(transmit, &packet, &qp->route);
 }

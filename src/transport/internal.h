@@ -165,6 +165,10 @@ static inline bool transmit_has_room(struct transmit *transmit)
 uint8_t *transmit_payload(struct transmit *transmit, const struct opcode *op);
 /* Write the headers in front of it and close the packet. */
 void transmit_packet(struct transmit *transmit, struct packet *packet, const struct route *route);
+struct gaps;
+/* What this QP says of gaps, to the connected peer. */
+void transmit_gaps(struct transmit *transmit, struct gaps gaps, uint32_t psn)
+	REQUIRES(transmit->call->qp->lock);
 /*
  * A packet of ours to the connected peer: BTH fields that are always the same. A @code of RC becomes
  * that of the QP's service.

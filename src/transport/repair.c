@@ -45,20 +45,10 @@ void repair_doubt(struct qp *qp)
 		recovery->repair.state = REPAIR_UNKNOWN;
 }
 
-void repair_stop(struct qp *qp)
-{
-	struct recovery *recovery = recovery_of(qp);
-
-	if (recovery)
-		recovery->repair.active = false;
-}
-
 void repair_ask(struct transmit *transmit)
 {
 	struct qp *qp = transmit->call->qp;
-	struct gaps gaps = { .kind = GAPS_ASK, .qpn = qp->number };
 	struct repair *repair;
-	struct packet packet;
 
 	lock_alias(&qp->lock);
 	repair = &recovery_of(qp)->repair;
@@ -66,10 +56,7 @@ void repair_ask(struct transmit *transmit)
 		return;
 	repair->ask_due = false;
 	repair->ask_psn = qp->requester.una_psn;
-	packet_begin(qp, &packet, OPCODE_GAPS, repair->ask_psn);
-	packet.payload_bytes = GAPS_BYTES;
-	gaps_write(&gaps, transmit_payload(transmit, packet.op));
-	transmit_packet(transmit, &packet, &qp->route);
+	transmit_gaps(transmit, (struct gaps){ .kind = GAPS_ASK }, repair->ask_psn);
 }
 
 enum drop repair_answered(struct qp *qp, uint32_t psn)

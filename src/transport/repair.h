@@ -63,7 +63,14 @@ static inline bool repair_asks(const struct qp *qp) REQUIRES(qp->lock)
 }
 
 /* All is sent again, from una_psn on. */
-void repair_stop(struct qp *qp) REQUIRES(qp->lock);
+static inline void repair_stop(struct qp *qp) REQUIRES(qp->lock)
+{
+	struct recovery *recovery = recovery_of(qp);
+
+	if (recovery)
+		recovery->repair.active = false;
+}
+
 /* *psn: the next one to look at in this round. False: there is none. */
 bool repair_next_gap(const struct qp *qp, uint32_t *psn) REQUIRES(qp->lock);
 /* Does the peer hold it? */

@@ -280,15 +280,7 @@ void requester_reset(struct qp *qp) REQUIRES(qp->lock);
 void requester_start(struct qp *qp) REQUIRES(qp->lock);	/* at RTS: PSNs, retry counts */
 void requester_stop(struct qp_call *call) REQUIRES(call->qp->lock);	/* at ERR: give the path back */
 void requester_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock);
-uint64_t requester_deadline(const struct qp *qp) REQUIRES(qp->lock);
-void requester_timeout(struct qp_call *call) REQUIRES(call->qp->lock);
 void requester_way_changed(struct qp_call *call) REQUIRES(call->qp->lock);
-/* The local ACK timeout; UINT64_MAX: none. */
-uint64_t requester_ack_timeout(const struct qp *qp) REQUIRES(qp->lock);
-/* Send the oldest packet again, and hold all others until the peer is heard. */
-void requester_hold(struct qp_call *call) REQUIRES(call->qp->lock);
-/* Give up: the peer answered none of the retries. */
-void requester_exceeded(struct qp_call *call) REQUIRES(call->qp->lock);
 /* Has the requester something to transmit? */
 bool requester_ready(const struct qp *qp) REQUIRES(qp->lock);
 /* May the request posted last leave later, together with others? */
@@ -301,6 +293,17 @@ void requester_check_drained(struct qp_call *call) REQUIRES(call->qp->lock);
 /* Run LOCAL_INV or BIND_MW at its turn. */
 void requester_local(struct qp_call *call, struct send_wqe *wqe) REQUIRES(call->qp->lock);
 void requester_give_acked(struct qp_call *call, uint64_t rtt_ns) REQUIRES(call->qp->lock);
+
+/* ---- requester_time.c ---- */
+
+uint64_t requester_deadline(const struct qp *qp) REQUIRES(qp->lock);
+void requester_timeout(struct qp_call *call) REQUIRES(call->qp->lock);
+/* The local ACK timeout; UINT64_MAX: none. */
+uint64_t requester_ack_timeout(const struct qp *qp) REQUIRES(qp->lock);
+/* Send the oldest packet again, and hold all others until the peer is heard. */
+void requester_hold(struct qp_call *call) REQUIRES(call->qp->lock);
+/* Give up: the peer answered none of the retries. */
+void requester_exceeded(struct qp_call *call) REQUIRES(call->qp->lock);
 
 /* ---- message.c ---- */
 

@@ -6,7 +6,7 @@
  * (sim/) and under the fuzzer.
  *
  *	service.h	what a QP does by its service: reliable.c, unreliable.c, raw.c
- *	requester.c	our requests: builds packets, retransmits
+ *	requester.c	our requests: builds packets, retransmits; requester_time.c: when
  *	request.c	a work request on the wire: opcodes, headers, PSNs
  *	loss.c		when the requester probes, and when a timeout counts as a retry
  *	congestion.c	marks of switches, and the CNPs that answer them; rate.c: DCQCN's rate

@@ -32,7 +32,7 @@ LIMIT = {
     'platform': 1,
     'wire': 1,
     'object': 1,
-    'transport': 11,
+    'transport': 7,
     'link': 3,
     'host': 1,
     'mad': 1,

@@ -222,9 +222,13 @@ static enum drop rx_take_mad(struct receiver *receiver, const struct arrival *ar
 struct rx_special {
 	uint32_t qpn;
 	enum drop (*take)(struct receiver *receiver, const struct arrival *arrival);
+	bool takes_faults;	/* faults on purpose for its packets are decided by take(), not here */
 };
 
-static const struct rx_special rx_specials[] = { { QPN_GSI, rx_take_mad }, { QPN_MULTICAST, rx_take_multicast } };
+static const struct rx_special rx_specials[] = {
+	{ QPN_GSI, rx_take_mad, .takes_faults = true }, /* where it is known whose it is (mad/dispatch.c) */
+	{ QPN_MULTICAST, rx_take_multicast },
+};
 
 static inline const struct rx_special *rx_find_special(uint32_t qpn)
 {
@@ -263,17 +267,21 @@ static void rx_take(struct receiver *receiver, const struct arrival *arrival)
 
 /* ---- faults on purpose ---- */
 
-/* False: nobody's, malformed, forged, or QP1's, which is judged where it is known whose it is (mad/dispatch.c). */
+/* False: nobody's, malformed, forged, or of a special QP that sees to its faults. */
 static bool describe_arrival(struct receiver *receiver, const struct arrival *arrival,
 			     struct inject_packet *what)
 {
 	struct engine *engine = receiver->engine;
 	const struct packet *packet = &arrival->packet;
+	const struct rx_special *special;
 	struct qp *qp = NULL;
 
-	if (arrival->why || packet->dest_qpn == QPN_GSI)
+	if (arrival->why)
 		return false;
-	if (packet->dest_qpn != QPN_MULTICAST) {
+	special = rx_find_special(packet->dest_qpn);
+	if (special && special->takes_faults)
+		return false;
+	if (!special) {
 		lock_assert_held(&engine->progress);
 		qp = qp_table_find(engine, packet->dest_qpn);
 		if (!qp)
@@ -351,9 +359,10 @@ static void rx_apply_faults(struct receiver *receiver, const struct arrival *arr
 
 /* ---- datagrams ---- */
 
+/* Of another process's slot. QP0 is of none. */
 static bool is_foreign(const struct engine *engine, uint32_t qpn)
 {
-	return qpn != QPN_MULTICAST && qpn > QPN_GSI && !engine_has_slot(engine, qpn_slot(qpn));
+	return !engine_has_slot(engine, qpn_slot(qpn)) && qpn && !rx_find_special(qpn);
 }
 
 /* Neighbouring segments for one slot are handed on together: unix queues are short. */

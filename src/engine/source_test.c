@@ -2,6 +2,7 @@
 /* Sources of work: who is woken, whose turn it is, and when the next one is. */
 #include <sys/eventfd.h>
 
+#include "engine/receive.h"
 #include "fake_link_test.h"
 #include "platform/clock.h"
 
@@ -42,11 +43,27 @@ static uint64_t maker_deadline(struct source *source)
 	return ((struct maker *)source->owner)->deadline_ns;
 }
 
+/* Who received in the last rounds, in that order. */
+static const struct source *receivers[8];
+static unsigned received;
 
-static const struct source_ops ops_of_anyone = { .name = "anyone's", .woken = maker_woken };
+static void maker_receive(struct source *source, struct receiver *receiver)
+{
+	assert_true(received < 8);
+	receivers[received++] = source;
+}
+
+static bool maker_pending(struct source *source)
+{
+	return ((struct maker *)source->owner)->due;
+}
+
+static const struct source_ops ops_of_anyone = {
+	.name = "anyone's", .woken = maker_woken, .receive = maker_receive, .pending = maker_pending,
+};
 static const struct source_ops ops_of_worker = {
 	.name = "worker's", .woken = maker_woken, .turn = maker_turn, .is_due = maker_is_due,
-	.asked_ns = maker_asked, .deadline_ns = maker_deadline,
+	.asked_ns = maker_asked, .deadline_ns = maker_deadline, .receive = maker_receive,
 };
 
 static int makers_begin(void **state)
@@ -133,6 +150,60 @@ static void the_worker_keeps_all_deadlines_and_others_those_that_were_asked_for(
 	engine->worker.rebind_ns = TIME_NEVER;
 }
 
+static void take_round(uint32_t also)
+{
+	received = 0;
+	sources_receive(&engine->source.all, also, NULL);
+}
+
+static void a_round_asks_who_is_polled_due_or_named_once_and_in_order(void **state)
+{
+	struct sources *all = &engine->source.all;
+
+	source_poll(all, &engine->source.channels, false);
+	source_poll(all, &engine->source.sockets, false);
+	take_round(0);
+	assert_int_equal(received, 0);
+	source_poll(all, &workers.source, true);
+	take_round(0);
+	assert_int_equal(received, 1);
+	source_set_due(all, &anyones.source);
+	take_round(workers.source.tag);
+	assert_int_equal(received, 2);
+	assert_ptr_equal(receivers[0], &anyones.source);	/* registered first */
+	assert_ptr_equal(receivers[1], &workers.source);
+	take_round(0);
+	assert_int_equal(received, 1);		/* due once, polled until it is taken back */
+	source_poll(all, &workers.source, false);
+	take_round(anyones.source.tag);
+	assert_int_equal(received, 1);
+	assert_ptr_equal(receivers[0], &anyones.source);
+}
+
+static void the_engine_polls_what_may_have_packets_and_nothing_else(void **state)
+{
+	struct engine_sources *source = &engine->source;
+	const struct source *in_order[] = { &source->held, &source->channels, &source->sockets, &source->fabric,
+					    &source->loopback, &source->frames, &source->slots };
+	unsigned i;
+
+	for (i = 1; i < sizeof(in_order) / sizeof(in_order[0]); i++)
+		assert_true(in_order[i - 1]->tag < in_order[i]->tag);
+	assert_int_equal(source->all.polled, source->channels.tag | source->sockets.tag);
+	receive_from_fabric(engine, &fake_link);
+	assert_int_equal(source->all.polled, source->channels.tag | source->sockets.tag | source->fabric.tag |
+			 source->loopback.tag);
+}
+
+static void before_a_sleep_those_are_asked_of_which_no_descriptor_tells(void **state)
+{
+	assert_false(sources_are_pending(&engine->source.all));
+	workers.due = true;
+	assert_false(sources_are_pending(&engine->source.all));
+	anyones.due = true;
+	assert_true(sources_are_pending(&engine->source.all));
+}
+
 int main(void)
 {
 #define MAKERS_TEST(name) cmocka_unit_test_setup_teardown(name, makers_begin, engine_end)
@@ -141,6 +212,9 @@ int main(void)
 		MAKERS_TEST(those_without_turns_are_anyones),
 		MAKERS_TEST(a_turn_comes_when_it_is_due_or_its_time_has_come_and_not_before),
 		MAKERS_TEST(the_worker_keeps_all_deadlines_and_others_those_that_were_asked_for),
+		MAKERS_TEST(a_round_asks_who_is_polled_due_or_named_once_and_in_order),
+		MAKERS_TEST(the_engine_polls_what_may_have_packets_and_nothing_else),
+		MAKERS_TEST(before_a_sleep_those_are_asked_of_which_no_descriptor_tells),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,7 +66,8 @@ struct engine_ops {
 	enum drop (*management)(void *owner, const struct arrival *arrival, uint64_t now_ns);
 	/*
 	 * By any thread: a MAD of ours to an address of this host whose port another program has, straight to the
-	 * process that it is for. ECONNREFUSED: there is none; another errno: it is lost.
+	 * process that it is for. ECONNREFUSED: no process of ours, so it goes to that program; another errno: it
+	 * is lost.
 	 */
 	int (*hand_over)(void *owner, const uint8_t *mad, const struct datagram *datagram);
 	/* Likewise. */

@@ -229,6 +229,11 @@ int out_send_mad(struct engine *engine, struct datagram *datagram, const struct 
 		return 0;
 	if (!datagram->link && udp_address_is_taken(engine->udp, datagram->destination))
 		err = engine->ops->hand_over(engine->owner, mad->bytes, datagram);
+	/* Of a process that is stuck, the program that has the port would say that it does not exist. */
+	if (err && err != ECONNREFUSED) {
+		drop_count(engine->counters, DROP_MAD_LOST, 1);
+		return err;
+	}
 	if (err)
 		err = link->ops->send(link, datagram, 1, &sent);
 	if (err)

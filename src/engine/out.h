@@ -34,7 +34,7 @@ struct out_mad {
 
 /*
  * @datagram has addresses and non-default fields. 0, also when it is lost on purpose; ENETUNREACH:
- * there is no such link; else as struct link_ops: send, without a wait.
+ * there is no such link; else as struct link_ops: send, without a wait, or as struct engine_ops: hand_over.
  */
 int out_send_mad(struct engine *engine, struct datagram *datagram, const struct out_mad *mad);
 

@@ -3,7 +3,9 @@
  * From a batch to datagrams: what may share one, and that a run which the link hands back leaves
  * packet by packet with the ICRCs that fit that. The link here is a list of what it was given.
  */
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +17,9 @@
 #include <cmocka.h>
 
 #include "engine/internal.h"
+#include "engine/out.h"
+#include "engine/receive.h"
+#include "link/udp.h"
 #include "trace/file.h"
 #include "trace/trace.h"
 #include "wire/icrc.h"
@@ -172,6 +177,74 @@ static void a_refused_run_leaves_packet_by_packet_sealed_anew(void **state)
 	assert_int_equal(counter_get(&counters, COUNTER_TX_LINK), 0);
 }
 
+/* Most processes never send to themselves, and do not look there. */
+static void the_first_packet_to_ourselves_has_rounds_look_for_them(void **state)
+{
+	const struct source *loopback = &engine->source.loopback;
+
+	receive_register(engine);
+	engine->qps.slot[0] = (struct slot){ .number = qpn_slot(0x654321), .fd = -1, .channel_fd = -1 };
+	engine->qps.slot_count = 1;
+	assert_false(source_is_polled(&engine->source.all, loopback));
+	add(1000);
+	tx_send(engine, batch);
+	assert_false(source_is_polled(&engine->source.all, loopback));
+	add(1000);
+	batch->packet[0].route.loopback = true;
+	tx_send(engine, batch);
+	assert_true(source_is_polled(&engine->source.all, loopback));
+	assert_true(loopback_pending(engine->loopback));
+	assert_int_equal(given_count, 1);
+}
+
+/* ---- of QP1 ---- */
+
+static int handed_over;
+
+static int hand_over(void *owner, const uint8_t *mad, const struct datagram *datagram)
+{
+	return handed_over;
+}
+
+/* To an address of this host whose port another program has. */
+static int send_to_taken(int err)
+{
+	static const uint8_t lo[16] = { [10] = 0xff, [11] = 0xff, [12] = 127, 0, 0, 1 };
+	static const uint8_t bytes[MAD_BYTES];
+	const struct out_mad mad = { .bytes = bytes, .pkey = PKEY_DEFAULT };
+	struct datagram datagram = { .errors_wanted = true };
+
+	memcpy(datagram.source, lo, 16);
+	memcpy(datagram.destination, lo, 16);
+	handed_over = err;
+	return out_send_mad(engine, &datagram, &mad);
+}
+
+/* It would answer in the name of a process that has a full queue. */
+static void a_program_that_has_the_port_gets_mads_for_none_of_us_alone(void **state)
+{
+	static const struct engine_ops ops = { .hand_over = hand_over };
+	struct sockaddr_in lo = { .sin_family = AF_INET, .sin_port = htons(ROCE_UDP_PORT),
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int other = socket(AF_INET, SOCK_DGRAM, 0);
+
+	assert_int_equal(bind(other, (struct sockaddr *)&lo, sizeof(lo)), 0);
+	assert_int_equal(udp_open(&engine->udp, &counters), 0);
+	assert_int_equal(udp_bind(engine->udp), 0);
+	engine->ops = &ops;
+	assert_int_equal(send_to_taken(0), 0);
+	assert_int_equal(given_count, 0);
+	assert_int_equal(send_to_taken(EAGAIN), EAGAIN);
+	assert_int_equal(given_count, 0);
+	assert_int_equal(counter_get(&counters, COUNTER_RX_MAD_LOST), 1);
+	assert_int_equal(counter_get(&counters, COUNTER_TX_MAD), 1);
+	assert_int_equal(send_to_taken(ECONNREFUSED), 0);
+	assert_int_equal(given_count, 1);
+	assert_int_equal(counter_get(&counters, COUNTER_RX_MAD_LOST), 1);
+	engine->udp->ops->close(engine->udp);
+	close(other);
+}
+
 static void what_was_sent_is_in_the_file_of_a_trace(void **state)
 {
 	char name[] = "/tmp/verbatim-tx-XXXXXX";
@@ -200,6 +273,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(packets_to_different_peers_share_no_datagram, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(a_refused_run_leaves_packet_by_packet_sealed_anew,
+						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(the_first_packet_to_ourselves_has_rounds_look_for_them, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(a_program_that_has_the_port_gets_mads_for_none_of_us_alone,
 						set_up, tear_down),
 		/* Its file stays open: the last one. */
 		cmocka_unit_test_setup_teardown(what_was_sent_is_in_the_file_of_a_trace, set_up, tear_down),

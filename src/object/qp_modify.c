@@ -221,27 +221,6 @@ int qp_modify_check(const struct qp *qp, const struct ibv_qp_attr *attr, int mas
 	return err ? err : check_values(qp, attr, mask);
 }
 
-static void take_reliability(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
-	REQUIRES(qp->lock)
-{
-	if (mask & IBV_QP_RQ_PSN)
-		qp->attr.rq_psn = attr->rq_psn & PSN_MASK;
-	if (mask & IBV_QP_SQ_PSN)
-		qp->attr.sq_psn = attr->sq_psn & PSN_MASK;
-	if (mask & IBV_QP_TIMEOUT)
-		qp->attr.timeout = attr->timeout;
-	if (mask & IBV_QP_RETRY_CNT)
-		qp->attr.retry_cnt = attr->retry_cnt;
-	if (mask & IBV_QP_RNR_RETRY)
-		qp->attr.rnr_retry = attr->rnr_retry;
-	if (mask & IBV_QP_MIN_RNR_TIMER)
-		qp->attr.min_rnr_timer = attr->min_rnr_timer;
-	if (mask & IBV_QP_MAX_QP_RD_ATOMIC)
-		qp->attr.max_rd_atomic = attr->max_rd_atomic;
-	if (mask & IBV_QP_MAX_DEST_RD_ATOMIC)
-		qp->attr.max_dest_rd_atomic = attr->max_dest_rd_atomic;
-}
-
 void qp_modify_apply(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	if (mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET) {
@@ -282,7 +261,22 @@ void qp_modify_apply(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 		qp->attr.en_sqd_async_notify = attr->en_sqd_async_notify;
 	if (mask & IBV_QP_RATE_LIMIT)
 		qp->attr.rate_limit = attr->rate_limit;
-	take_reliability(qp, attr, mask);
+	if (mask & IBV_QP_RQ_PSN)
+		qp->attr.rq_psn = attr->rq_psn & PSN_MASK;
+	if (mask & IBV_QP_SQ_PSN)
+		qp->attr.sq_psn = attr->sq_psn & PSN_MASK;
+	if (mask & IBV_QP_TIMEOUT)
+		qp->attr.timeout = attr->timeout;
+	if (mask & IBV_QP_RETRY_CNT)
+		qp->attr.retry_cnt = attr->retry_cnt;
+	if (mask & IBV_QP_RNR_RETRY)
+		qp->attr.rnr_retry = attr->rnr_retry;
+	if (mask & IBV_QP_MIN_RNR_TIMER)
+		qp->attr.min_rnr_timer = attr->min_rnr_timer;
+	if (mask & IBV_QP_MAX_QP_RD_ATOMIC)
+		qp->attr.max_rd_atomic = attr->max_rd_atomic;
+	if (mask & IBV_QP_MAX_DEST_RD_ATOMIC)
+		qp->attr.max_dest_rd_atomic = attr->max_dest_rd_atomic;
 	qp->access->dest_qpn = qp->attr.dest_qp_num;
 	atomic_store_explicit(&qp->access->access, qp->attr.qp_access_flags, memory_order_release);
 	if (mask & IBV_QP_STATE) {

@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 
 #include "base/log.h"
+#include "base/range.h"
 #include "object/mr_internal.h"
 #include "object/placement.h"
 
@@ -217,19 +218,14 @@ static void mr_leave(struct mr_table *table, uint32_t index) REQUIRES(table->loc
 	table->region_bytes -= entry_bytes(&table->entry[index]);
 }
 
-static bool mr_range_wraps(uint64_t start, uint64_t length)
-{
-	return length && start + (length - 1) < start;
-}
-
 static int mr_check_range(const char *call, const void *address, size_t length, uint64_t iova)
 {
-	if (mr_range_wraps((uintptr_t)address, length)) {
+	if (range_wraps((uintptr_t)address, length)) {
 		explain("%s: address %p and length %zu go past the end of the address space", call,
 			address, length);
 		return EINVAL;
 	}
-	if (mr_range_wraps(iova, length)) {
+	if (range_wraps(iova, length)) {
 		explain("%s: iova 0x%llx and length %zu go past 2^64", call,
 			(unsigned long long)iova, length);
 		return EINVAL;

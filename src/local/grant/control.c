@@ -4,12 +4,8 @@
 
 #include <string.h>
 
+#include "base/range.h"
 #include "transport/refusal.h"
-
-static bool control_range_wraps(uint64_t start, uint64_t length)
-{
-	return length && start + (length - 1) < start;
-}
 
 static bool key_is_sound(const struct control *control)
 {
@@ -17,11 +13,11 @@ static bool key_is_sound(const struct control *control)
 
 	if (!control->region)
 		return !control->mapped;
-	if (control_range_wraps(control->start, control->length) ||
-	    control_range_wraps(control->host, control->length))
+	if (range_wraps(control->start, control->length) ||
+	    range_wraps(control->host, control->length))
 		return false;
 	return !control->mapped ||
-	       (!control_range_wraps(control->block, control->block_bytes) &&
+	       (!range_wraps(control->block, control->block_bytes) &&
 		control->host >= control->block && skip <= control->block_bytes &&
 		control->length <= control->block_bytes - skip);
 }

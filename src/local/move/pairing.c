@@ -435,16 +435,21 @@ static uint32_t pd_of_requests(const struct qp *qp, uint32_t srqn) REQUIRES(qp->
 	return srq ? srq->pd : 0;
 }
 
+/* The QP that a question is about. NULL: the peer has no grant of it, or it is gone. */
+static struct qp *pairing_asked_qp(struct local *local, struct peer *peer, const struct control *ask)
+{
+	uint32_t qpn;
+
+	return grant_find(&peer->grants, GRANT_QP, ask->qp, &qpn) ? local->ops->find_qp(local->owner, qpn) : NULL;
+}
+
 /* Wrong numbers count as wrong keys do. */
 static uint32_t pd_of_srq(struct local *local, struct peer *peer, const struct control *ask)
 {
 	uint64_t now_ns = clock_now_ns();
-	uint32_t pd = 0, qpn;
-	struct qp *qp;
+	uint32_t pd = 0;
+	struct qp *qp = pairing_asked_qp(local, peer, ask);
 
-	if (!grant_find(&peer->grants, GRANT_QP, ask->qp, &qpn))
-		return 0;
-	qp = local->ops->find_qp(local->owner, qpn);
 	if (!qp)
 		return 0;
 	lock_acquire(&qp->lock);
@@ -509,12 +514,9 @@ static unsigned rights_of(struct local *local, struct peer *peer, const struct c
 {
 	uint64_t now_ns = clock_now_ns();
 	unsigned rights = 0, flags;
-	struct qp *qp;
-	uint32_t qpn, pd;
+	struct qp *qp = pairing_asked_qp(local, peer, ask);
+	uint32_t pd;
 
-	if (!grant_find(&peer->grants, GRANT_QP, ask->qp, &qpn))
-		return 0;
-	qp = local->ops->find_qp(local->owner, qpn);
 	if (!qp)
 		return 0;
 	lock_acquire(&qp->lock);

@@ -155,6 +155,21 @@ static bool prepare_sleep(struct poller *poller, int wake_fd)
 	return idle;
 }
 
+static void finish_sleep(struct poller *poller)
+{
+	for (nfds_t i = 0; i < poller->count; i++) {
+		struct watched *watched = &poller->watched[i];
+		struct pollfd *places = &poller->slept_on[2 * i];
+
+		if (!watched->rs)
+			continue;
+		lock_acquire(&watched->rs->lock);
+		list_remove(&watched->sleeper.node);
+		rs_take_events_locked(watched->rs, places[0].revents, places[1].revents);
+		lock_release(&watched->rs->lock);
+	}
+}
+
 /* What poll() said of other descriptors is the answer for them. */
 static int copy_others(struct poller *poller)
 {
@@ -203,17 +218,7 @@ static int sleep_once(struct poller *poller, int timeout_ms)
 	}
 	if (poller->slept_on[2 * poller->count].revents)
 		rs_drain(wake_fd);
-	for (nfds_t i = 0; i < poller->count; i++) {
-		struct watched *watched = &poller->watched[i];
-		struct pollfd *places = &poller->slept_on[2 * i];
-
-		if (!watched->rs)
-			continue;
-		lock_acquire(&watched->rs->lock);
-		list_remove(&watched->sleeper.node);
-		rs_take_events_locked(watched->rs, places[0].revents, places[1].revents);
-		lock_release(&watched->rs->lock);
-	}
+	finish_sleep(poller);
 	ready = look_at_rsockets(poller);
 	if (err)
 		return ready ? ready : rs_result(err);
@@ -283,16 +288,20 @@ static void find_rsockets(struct poller *poller)
 	}
 }
 
+static void put_rsockets(struct poller *poller)
+{
+	for (nfds_t i = 0; i < poller->count; i++)
+		if (poller->watched[i].rs)
+			rs_put(poller->watched[i].rs);
+}
+
 static void poller_end(void *ended)
 {
 	struct poller *poller = ended;
 	int saved = errno;
 
-	if (poller->watched && poller->slept_on) {
-		for (nfds_t i = 0; i < poller->count; i++)
-			if (poller->watched[i].rs)
-				rs_put(poller->watched[i].rs);
-	}
+	if (poller->watched && poller->slept_on)
+		put_rsockets(poller);
 	if (poller->count > FEW) {
 		free(poller->watched);
 		free(poller->slept_on);

@@ -455,6 +455,38 @@ static int claim_again(struct subnet *subnet, int fd, struct attached *attached)
 	return err;
 }
 
+/* All are down, as when the other end of each cable has lost its power. */
+static void ends_go_down(struct subnet *subnet) REQUIRES(subnet->lock)
+{
+	for (unsigned i = 0; i < subnet->end_count; i++) {
+		struct subnet_end *end = &subnet->end[i];
+		struct ctl_port now = end->now;
+
+		if (now.state == PORT_STATE_ACTIVE)
+			end->events |= 1u << CTL_EVENT_PORT_ERROR;
+		now.state = PORT_STATE_DOWN;
+		now.phys_state = PHYS_POLLING;
+		end_set(subnet, end, &now);
+		end->changed = true;
+	}
+}
+
+static void ends_come_back(struct subnet *subnet, const struct attached *attached)
+	REQUIRES(subnet->lock)
+{
+	for (unsigned i = 0; i < attached->count; i++) {
+		const struct ctl_port *now = &attached->port[i];
+		struct subnet_end *end =
+			subnet_find_end(subnet, IB_WAY_PORT(now->hca, now->number));
+
+		if (!end)
+			continue;
+		end->events |= events_between(&end->now, now) | attached->events[i];
+		end_set(subnet, end, now);
+		end->changed = true;
+	}
+}
+
 static bool subnet_attach_again(struct subnet *subnet)
 {
 	struct attached *attached = calloc(1, sizeof(*attached));
@@ -478,17 +510,7 @@ static bool subnet_attach_again(struct subnet *subnet)
 	}
 	if (back) {
 		subnet_services_again(subnet);
-		for (unsigned i = 0; i < attached->count; i++) {
-			const struct ctl_port *now = &attached->port[i];
-			struct subnet_end *end =
-				subnet_find_end(subnet, IB_WAY_PORT(now->hca, now->number));
-
-			if (!end)
-				continue;
-			end->events |= events_between(&end->now, now) | attached->events[i];
-			end_set(subnet, end, now);
-			end->changed = true;
-		}
+		ends_come_back(subnet, attached);
 	}
 	lock_release(&subnet->lock);
 	if (back)
@@ -564,18 +586,7 @@ unsigned subnet_turn(struct subnet *subnet, struct net *net, uint64_t now_ns, en
 			      "fabric FILE --name NAME",
 			      subnet->binding.fabric);
 		lock_acquire(&subnet->lock);
-		/* All are down, as when the other end of each cable has lost its power. */
-		for (unsigned i = 0; i < subnet->end_count; i++) {
-			struct subnet_end *end = &subnet->end[i];
-			struct ctl_port now = end->now;
-
-			if (now.state == PORT_STATE_ACTIVE)
-				end->events |= 1u << CTL_EVENT_PORT_ERROR;
-			now.state = PORT_STATE_DOWN;
-			now.phys_state = PHYS_POLLING;
-			end_set(subnet, end, &now);
-			end->changed = true;
-		}
+		ends_go_down(subnet);
 		lock_release(&subnet->lock);
 	} else if (subnet->lost && now_ns >= atomic_load(&subnet->retry_ns)) {
 		if (subnet_attach_again(subnet)) {

@@ -96,6 +96,37 @@ static bool context_close(struct context *context, uint64_t file)
 	return open;
 }
 
+/* Of @device from now on; its hca_context is open. */
+static void context_init(struct context *context, struct verbs_device *device)
+{
+	struct ibv_context *ibv = &context->ibv.context;
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+	verbs_device_get(device);
+	lock_init(&context->lock);
+	list_init(&context->parent_domains);
+	list_init(&context->thread_domains);
+	list_init(&context->builders);
+	context->device = device;
+	context_fill_ops(context);
+	ibv->device = &device->ibv;
+	ibv->abi_compat = __VERBS_ABI_IS_EXTENDED;
+	ibv->cmd_fd = hca_command_fd(context->hca);
+	ibv->async_fd = hca_async_fd(context->hca);
+	ibv->num_comp_vectors = processors > 0 ? (int)processors : 1;
+	pthread_mutex_init(&ibv->mutex, NULL);
+}
+
+static void context_free(struct context *context)
+{
+	wr_builders_free(context);
+	domains_free(context);
+	verbs_device_put(context->device);
+	pthread_mutex_destroy(&context->ibv.context.mutex);
+	lock_destroy(&context->lock);
+	free(context);
+}
+
 /* A trace began or ended. */
 static void contexts_trace(bool on)
 {
@@ -109,27 +140,9 @@ static void contexts_trace(bool on)
 	lock_release(&contexts_lock);
 }
 
-/* Of @device from now on; its hca_context is open. */
 static struct ibv_context *context_publish(struct context *context, struct verbs_device *device)
 {
-	struct ibv_context *ibv;
-	long processors;
-
-	verbs_device_get(device);
-	ibv = &context->ibv.context;
-	processors = sysconf(_SC_NPROCESSORS_ONLN);
-	lock_init(&context->lock);
-	list_init(&context->parent_domains);
-	list_init(&context->thread_domains);
-	list_init(&context->builders);
-	context->device = device;
-	context_fill_ops(context);
-	ibv->device = &device->ibv;
-	ibv->abi_compat = __VERBS_ABI_IS_EXTENDED;
-	ibv->cmd_fd = hca_command_fd(context->hca);
-	ibv->async_fd = hca_async_fd(context->hca);
-	ibv->num_comp_vectors = processors > 0 ? (int)processors : 1;
-	pthread_mutex_init(&ibv->mutex, NULL);
+	context_init(context, device);
 	fork_register(FORK_CONTEXTS, &fork_handlers);
 	trace_set_switch(contexts_trace);
 	lock_acquire(&contexts_lock);
@@ -262,14 +275,8 @@ int ibv_close_device(struct ibv_context *ibv)
 	verbs_checked_ended(CONTEXT, "ibv_close_device", ibv, 0);
 	if (hca_close(context->hca)) {
 		live_forget_file(file);
-		while ((context = context_take_closed(file))) {
-			wr_builders_free(context);
-			domains_free(context);
-			verbs_device_put(context->device);
-			pthread_mutex_destroy(&context->ibv.context.mutex);
-			lock_destroy(&context->lock);
-			free(context);
-		}
+		while ((context = context_take_closed(file)))
+			context_free(context);
 	}
 	return 0;
 }

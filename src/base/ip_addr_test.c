@@ -57,7 +57,6 @@ static void each_question_has_its_addresses(void **state)
 	}
 }
 
-/* FNV-1a as others compute it: processes of other builds join the same groups. */
 static void a_link_local_address_may_have_a_mac_address(void **state)
 {
 	static const uint8_t of_mac[16] = { 0xfe, 0x80, [8] = 0x02, 0x11, 0x22, 0xff, 0xfe, 0x33, 0x44, 0x55 };
@@ -72,6 +71,7 @@ static void a_link_local_address_may_have_a_mac_address(void **state)
 	assert_false(ip_addr_link_local_mac(global, mac));
 }
 
+/* FNV-1a as others compute it: processes of other builds join the same groups. */
 static void the_hash_is_the_same_everywhere(void **state)
 {
 	static const char text[] = "Verbatim RoCEv2!";

@@ -7,7 +7,7 @@
  * fabric's process: the relay.
  *
  * Order. From the rings to the relay a packet may change over at once: a receiver takes its rings
- * before what the relay has brought (engine/rx.c). From the relay to the rings a datagram, or a
+ * before what the relay has brought (engine/receive.c). From the relay to the rings a datagram, or a
  * packet of UC, waits until FOLDED says that all that the process gave to the relay is in the sockets
  * of its receivers; RC would have it sent again, and does not wait. Either way BEHIND comes first:
  * the receiver takes what the relay has brought before it goes on in that ring.

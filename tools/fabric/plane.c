@@ -151,17 +151,17 @@ void plane_fold(struct room *room, struct plane_tally *tally, const struct data_
 	used = atomic_load_explicit(&tally->tally->used, memory_order_acquire);
 	for (uint32_t i = 0; i < used && i < TALLY_ENTRIES; i++) {
 		struct tally_entry *entry = &tally->tally->entry[i];
-		uint64_t words = atomic_load_explicit(&entry->words, memory_order_relaxed);
+		uint64_t dwords = atomic_load_explicit(&entry->words, memory_order_relaxed);
 		uint64_t packets = atomic_load_explicit(&entry->packets, memory_order_relaxed);
 		uint64_t more_packets = packets - tally->done[i].packets;
-		uint64_t more_words = words - tally->done[i].words;
+		uint64_t more_words = dwords - tally->done[i].words;
 		uint32_t exit[IMAGE_CROSSINGS], node, port;
 		unsigned crossings = entry->crossings;
 
 		if (!more_packets && !more_words)
 			continue;
 		tally->done[i].packets = packets;
-		tally->done[i].words = words;
+		tally->done[i].words = dwords;
 		if (!crossings || crossings > IMAGE_CROSSINGS)
 			continue;
 		memcpy(exit, entry->exit, sizeof(exit));	/* it may write meanwhile */

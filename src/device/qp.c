@@ -42,6 +42,15 @@ static int qp_enter(struct hca *hca, struct qp *qp) REQUIRES(hca->engine.progres
 	return err;
 }
 
+static void qp_leave(struct hca *hca, struct qp *qp) REQUIRES(hca->engine.progress, hca->objects)
+{
+	qp_table_remove(&hca->engine, qp);
+	atomic_store(&qp->access->qpn, 0);
+	lock_acquire(&qp->lock);
+	qp_set_state(qp, IBV_QPS_RESET);
+	lock_release(&qp->lock);
+}
+
 /* Nobody else knows it: not published yet, or taken down. */
 static void qp_is_ours_alone(struct qp *qp) ASSERTS(qp->lock)
 {
@@ -396,11 +405,7 @@ static void take_down(struct hca *hca, struct qp *qp)
 	lock_acquire(&hca->engine.progress);
 	qp_wait_for_tx(qp);
 	lock_acquire(&hca->objects);
-	qp_table_remove(&hca->engine, qp);
-	atomic_store(&qp->access->qpn, 0);
-	lock_acquire(&qp->lock);
-	qp_set_state(qp, IBV_QPS_RESET);
-	lock_release(&qp->lock);
+	qp_leave(hca, qp);
 	qp->is_down = true;
 	lock_release(&hca->objects);
 	lock_acquire(&qp->lock);

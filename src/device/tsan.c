@@ -10,9 +10,9 @@
 #include "device/internal.h"
 #include "object/srq.h"
 #include "object/wq.h"
+#include "wire/qpn.h"
 
 #define ACCESSES_MAX	32u
-#define QPN_MULTICAST	0xffffffu
 #define QPN_OF_TAGS	0u		/* for what is posted to lists of tags */
 
 /* Where the element lies; false: nowhere, and the request will fail. */

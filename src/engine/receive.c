@@ -250,7 +250,7 @@ static void slots_receive(struct source *source, struct receiver *receiver)
 
 			if (err == EAGAIN)
 				break;
-			if (err == EPERM)
+			if (err == EPERM || err == EBADMSG)
 				drop_count(engine->counters, DROP_FORGED, 1);
 			if (err == ENOMSG)
 				local_note_proof(&engine->local, &proof);

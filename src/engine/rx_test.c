@@ -5,12 +5,15 @@
  */
 #include "engine/fake_link_test.h"
 #include "engine/ip_id.h"
+#include "engine/receive.h"
 
 #include "base/ip_addr.h"
 #include "link/udp.h"
 
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "trace/file.h"
@@ -361,6 +364,30 @@ static void what_was_handed_on_is_not_handed_on_again(void **state)
 	slot_release(&other);
 }
 
+/* Any process of the host can send to the socket of a slot. */
+static void what_is_no_forwarded_packet_is_counted(void **state)
+{
+	static const uint8_t garbage[200] = { 1 };
+	static uint8_t buffer[RECEIVE_BUFFER];
+	struct sockaddr_un name;
+	socklen_t bytes = sizeof(name);
+	int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+	struct slot none = engine->qps.slot[0];
+
+	assert_int_equal(slot_claim(&engine->qps.slot[0]), 0);
+	assert_int_equal(getsockname(engine->qps.slot[0].fd, (struct sockaddr *)&name, &bytes), 0);
+	engine->rx.slot_buffer = buffer;
+	for (size_t n = 1; n <= sizeof(garbage); n += 199)
+		assert_int_equal(sendto(fd, garbage, n, 0, (struct sockaddr *)&name, bytes), n);
+	source_set_due(&engine->source.all, &engine->source.slots);
+	assert_int_equal(receive_all(), 0);
+	assert_int_equal(counted(COUNTER_RX_FORGED), 2);
+	engine->rx.slot_buffer = NULL;
+	slot_release(&engine->qps.slot[0]);
+	engine->qps.slot[0] = none;
+	close(fd);
+}
+
 static void services_are_looked_at_once_when_they_are_due(void **state)
 {
 	receive_all();
@@ -508,6 +535,7 @@ int main(void)
 		RX_TEST(qp1_and_multicast_are_for_those_above),
 		RX_TEST(what_is_anothers_is_handed_on_in_runs),
 		RX_TEST(what_was_handed_on_is_not_handed_on_again),
+		RX_TEST(what_is_no_forwarded_packet_is_counted),
 		RX_TEST(services_are_looked_at_once_when_they_are_due),
 		RX_TEST(what_was_received_is_in_the_file_of_a_trace),	/* stays open: the last one */
 	};

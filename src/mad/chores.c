@@ -246,7 +246,7 @@ static void services_received(struct source *source, struct receiver *receiver)
 	lock_assert_held(&qp1->engine->progress);
 	for (n = 0; err != EAGAIN && n < RECEIVE_BATCH * RECEIVE_ROUNDS; n++) {
 		err = qp1_receive_service(qp1, &datagram, engine->rx.slot_buffer, RECEIVE_BUFFER);
-		if (err == EPERM)
+		if (err == EPERM || err == EBADMSG)
 			drop_count(engine->counters, DROP_FORGED, 1);
 		if (!err)
 			rx_datagram(receiver, &datagram);

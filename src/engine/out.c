@@ -20,7 +20,6 @@
 
 /* How often a full socket buffer is waited for before packets are given up as lost. */
 #define SEND_TRIES	2000u
-#define HOP_LIMIT	64u		/* of management datagrams without another */
 
 static bool needs_scope(const uint8_t address[16])
 {
@@ -217,7 +216,7 @@ int out_send_mad(struct engine *engine, struct datagram *datagram, const struct 
 	if (!datagram->link && !ip_addr_is_link_local(datagram->destination))
 		datagram->interface = 0;
 	if (!datagram->hop_limit)
-		datagram->hop_limit = HOP_LIMIT;
+		datagram->hop_limit = ROUTE_HOP_LIMIT;
 	datagram->data = data;
 	datagram->bytes = out_write_mad(mad, data);
 	link->ops->prepare(link, datagram);

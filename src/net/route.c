@@ -312,7 +312,7 @@ int netdev_resolve(struct net *net, const struct port *port, const struct ibv_ah
 {
 	struct gid_entry source;
 	struct route route = { .link = ROUTE_ROCE_V2, .port = port->number,
-			       .hop_limit = attr->grh.hop_limit ? attr->grh.hop_limit : 64,
+			       .hop_limit = attr->grh.hop_limit ? attr->grh.hop_limit : ROUTE_HOP_LIMIT,
 			       .traffic_class = attr->grh.traffic_class,
 			       .flow_label = attr->grh.flow_label & 0xfffff };
 	int err = get_source(net, port, attr, who, &source);

@@ -6,7 +6,6 @@
 #include "base/ip_addr.h"
 #include "wire/ib_packet.h"
 
-#define HOP_LIMIT	64u
 #define IPV4_BYTES	20u
 #define UDP_BYTES	8u
 #define PROTOCOL_UDP	17u
@@ -20,7 +19,7 @@ const struct route_row route_rows[ROUTE_LINK_COUNT] = {
 void route_reverse(const struct route *came, struct route *back)
 {
 	struct route way = { .link = came->link, .port = came->port, .loopback = came->loopback,
-			     .hop_limit = HOP_LIMIT };
+			     .hop_limit = ROUTE_HOP_LIMIT };
 
 	memcpy(way.source, came->destination, sizeof(way.source));
 	memcpy(way.destination, came->source, sizeof(way.destination));

@@ -120,6 +120,7 @@ static inline uint8_t route_path_bits(const struct route *came)
 void route_reverse(const struct route *came, struct route *back);
 
 #define ROUTE_GRH_BYTES	40u
+#define ROUTE_HOP_LIMIT	64u	/* where nobody names one: as IP of Linux */
 
 /*
  * What precedes a UD message in its receive: the GRH, or the header in its place, of a packet that took

@@ -64,14 +64,14 @@ struct arrival;
 struct engine_ops {
 	/* A packet to QP1 that can be taken. Returns why it was dropped, counted. */
 	enum drop (*management)(void *owner, const struct arrival *arrival, uint64_t now_ns);
+	/* Likewise, one to a multicast group. */
+	enum drop (*multicast)(void *owner, const struct packet *packet, struct rx_info *info, uint64_t now_ns);
 	/*
 	 * By any thread: a MAD of ours to an address of this host whose port another program has, straight to the
 	 * process that it is for. ECONNREFUSED: no process of ours, so it goes to that program; another errno: it
 	 * is lost.
 	 */
 	int (*hand_over)(void *owner, const uint8_t *mad, const struct datagram *datagram);
-	/* Likewise. */
-	enum drop (*multicast)(void *owner, const struct packet *packet, struct rx_info *info, uint64_t now_ns);
 	/*
 	 * By any thread, without locks: is a QP of this process connected to the holder of @slot on
 	 * this host?

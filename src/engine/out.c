@@ -95,7 +95,6 @@ static void out_send_apart(struct engine *engine, struct link *link, const struc
 	}
 }
 
-/* Send all, with a bounded wait for room; then the rest is lost, as on any wire. */
 void out_send(struct engine *engine, struct link *link, struct datagram *datagram, unsigned count)
 {
 	unsigned done = 0, sent, tries = 0;

@@ -183,7 +183,7 @@ static void sockets_abandon(struct source *source)
 	udp_abandon(engine->udp);
 }
 
-/* Likewise beside peers of the fabric that share memory, unless something has just come by its process. */
+/* As sockets_are_due(), of peers at the fabric; but a process by which something has just come is looked at. */
 static bool fabric_is_due(struct receiver *receiver)
 {
 	struct engine *engine = receiver->engine;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Shared memory between processes of one host. Interface of local/: this header; ring.h for hints
- * and sleeping; block.h and allocator.h for memory. Every other header is internal.
+ * Shared memory between processes of one host, in four rooms: block, grant, channel, move. Their interface:
+ * this header; channel/ring.h for hints and sleeping; block/block.h and block/allocator.h for memory. Every
+ * other header is internal.
  *
  * A *channel* connects this process with another one of the same user: a side of memory each
- * (local/channel/ring.h: rings of cells), and a socket for bells and blocks. The slot bits of a QPN select
+ * (channel/ring.h: rings of cells), and a socket for bells and blocks. The slot bits of a QPN select
  * it. Packets of any QP may go through it as through any link. RC and XRC queue pairs need none once
- * both ends agree (pairing.c, run.c): SENDs are messages in the ring (send.c, receive.c); the
+ * both ends agree (move/pairing.c, run.c): SENDs are messages in the ring (send.c, receive.c); the
  * requester executes one-sided requests itself (onesided.c), in memory that the peer has granted by
- * key (grant.h).
+ * key (grant/grant.h).
  *
  * Where that is impossible (another user, a peer that does not answer, VERBATIM_MEMORY=off),
  * packets go over UDP as to any host. docs/decisions/0010 gives the reasons.

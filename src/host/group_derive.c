@@ -229,8 +229,7 @@ static void derive_build(struct port_group *group, struct family *family) REQUIR
 {
 	struct group_map map = family->found;
 	uint16_t rest = choose_default(group, family);
-	unsigned slot;
-	unsigned index;
+	unsigned slot, index;
 
 	for (slot = 0; slot < SLOT_COUNT; slot++)
 		if (map.index[slot] == GROUP_HASH)

@@ -91,6 +91,23 @@ static bool block_fork_read_file(const struct block *block, size_t from, size_t 
 	return true;
 }
 
+/* Read by a system call, which returns EFAULT where the application made its mapping unreadable. */
+static bool read_mapping(const struct block *block, uint8_t *copy)
+{
+	size_t done = 0;
+
+	while (done < block->bytes) {
+		struct iovec local = { copy + done, block->bytes - done };
+		struct iovec remote = { block->memory + done, block->bytes - done };
+		ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+
+		if (got <= 0)
+			return false;
+		done += (size_t)got;
+	}
+	return true;
+}
+
 /*
  * Read the file, since the application may have made its mapping unreadable. If it has closed our
  * descriptor, only the mapping is left.
@@ -98,25 +115,9 @@ static bool block_fork_read_file(const struct block *block, size_t from, size_t 
 static bool read_contents(const struct block *block, uint8_t *copy)
 {
 	size_t from = 0, to;
-	size_t done;
 
-	if (!block_owns(block, block->fd)) {
-		/*
-		 * Read by a system call, which returns EFAULT where the application made its
-		 * mapping unreadable.
-		 */
-		done = 0;
-		while (done < block->bytes) {
-			struct iovec local = { copy + done, block->bytes - done };
-			struct iovec remote = { block->memory + done, block->bytes - done };
-			ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-
-			if (got <= 0)
-				return false;
-			done += (size_t)got;
-		}
-		return true;
-	}
+	if (!block_owns(block, block->fd))
+		return read_mapping(block, copy);
 	for (; block_next_data(block, &from, &to); from = to)
 		if (!block_fork_read_file(block, from, to, copy))
 			return false;
@@ -241,28 +242,30 @@ static void copy_place(struct copy *copy)
 		block_fork_unmap(copy->memory, block->bytes);
 }
 
+/* The child has one thread: reset the lock, which another thread of the parent may have held. */
+static void child_restore(void)
+{
+	struct snapshot *snapshot = forking.snapshot;
+
+	lock_init(&block_lock);
+	block_table_wipe();
+	for (unsigned i = 0; snapshot && i < snapshot->count; i++) {
+		struct copy *copy = &snapshot->copy[i];
+
+		if (copy->block.state == BLOCK_LIVE && copy->block.fd >= 0)
+			copy_place(copy);
+		block_table_restore(copy->index, &copy->block);
+	}
+	snapshot_drop();
+}
+
 void block_after_fork_child(void)
 {
 	int saved = errno;
-	struct snapshot *snapshot;
 
 	if (forking.pending) {
 		forking.pending = false;
-		/*
-		 * The child has one thread: reset the lock, which another thread of the parent
-		 * may have held.
-		 */
-		snapshot = forking.snapshot;
-		lock_init(&block_lock);
-		block_table_wipe();
-		for (unsigned i = 0; snapshot && i < snapshot->count; i++) {
-			struct copy *copy = &snapshot->copy[i];
-
-			if (copy->block.state == BLOCK_LIVE && copy->block.fd >= 0)
-				copy_place(copy);
-			block_table_restore(copy->index, &copy->block);
-		}
-		snapshot_drop();
+		child_restore();
 	}
 	if (!--forking.depth)
 		atomic_store(&forking_threads, 0);

@@ -503,7 +503,6 @@ int ring_add(struct link *link, unsigned number, struct channel_side *ours,
 {
 	struct ring_link *rings = ring_of(link);
 	struct channel *channel;
-	unsigned count;
 	unsigned before;
 
 	assert(number < CHANNELS_MAX && !channel_at(rings, number));
@@ -514,9 +513,8 @@ int ring_add(struct link *link, unsigned number, struct channel_side *ours,
 		return ENOMEM;
 	channel_begin(channel, ours, theirs, bell_fd);
 	atomic_store_explicit(&rings->channel[number], channel, memory_order_release);
-	count = number + 1;
 	before = atomic_load(&rings->count);
-	while (before < count && !atomic_compare_exchange_weak(&rings->count, &before, count))
+	while (before <= number && !atomic_compare_exchange_weak(&rings->count, &before, number + 1))
 		;
 	atomic_fetch_add(&rings->open, 1);
 	return 0;

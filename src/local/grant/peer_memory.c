@@ -173,20 +173,17 @@ static void peer_memory_sweep(struct peer_memory *memory)
 static void entry_clear(struct peer_memory *memory, struct entry *entry)
 {
 	uint8_t *mapped = LOAD(entry->block_mapped);
-	uint32_t id;
-	size_t bytes;
-	struct retired *retired;
 
 	if (!LOAD(entry->version))
 		return;
 	atomic_store_explicit(&entry->version, 0, memory_order_seq_cst);
 	if (mapped) {
+		struct retired *retired = malloc(sizeof(*retired));
+
 		/* Without memory for the note it stays mapped, which is harmless. */
-		id = LOAD(entry->id);
-		bytes = LOAD(entry->block_bytes);
-		retired = malloc(sizeof(*retired));
 		if (retired) {
-			*retired = (struct retired){ memory->retired, id, mapped, bytes };
+			*retired = (struct retired){ memory->retired, LOAD(entry->id), mapped,
+						     LOAD(entry->block_bytes) };
 			memory->retired = retired;
 		}
 		STORE(memory->mapped, LOAD(memory->mapped) - 1);

@@ -23,6 +23,7 @@ void loss_stop(struct loss *loss)
 void loss_answered(struct loss *loss, uint8_t retry_cnt)
 {
 	loss->retry_left = retry_cnt;
+	loss->graces = 0;
 	loss->stopped = false;
 	loss->probe_shift = 0;
 	loss->sent_packets = loss->resent_packets = 0;
@@ -88,6 +89,14 @@ void loss_runs(struct loss *loss, uint64_t now_ns)
 	loss->progress_ns = now_ns;
 }
 
+void loss_grace(struct loss *loss, unsigned most, uint64_t now_ns)
+{
+	if (loss->graces >= most)
+		return;
+	loss->graces++;
+	loss->progress_ns = now_ns;
+}
+
 uint64_t loss_ack_deadline(const struct loss *loss, uint64_t timeout_ns)
 {
 	if (timeout_ns == UINT64_MAX)
@@ -114,6 +123,7 @@ bool loss_retry(struct loss *loss, uint64_t now_ns)
 	if (!loss->retry_left)
 		return false;
 	loss->retry_left--;
+	loss->graces = 0;
 	loss->progress_ns = now_ns;
 	return true;
 }

@@ -43,6 +43,9 @@ void loss_stopped(struct loss *loss, uint8_t retry_cnt, uint64_t now_ns);
 /* It runs again: it has all its time. */
 void loss_runs(struct loss *loss, uint64_t now_ns);
 
+/* The peer is alive and may not have had a processor: this timeout does not count, @most such in a row. */
+void loss_grace(struct loss *loss, unsigned most, uint64_t now_ns);
+
 /* TIME_NEVER: none. @timeout_ns: UINT64_MAX: for ever. */
 uint64_t loss_ack_deadline(const struct loss *loss, uint64_t timeout_ns);
 uint64_t loss_probe_deadline(const struct loss *loss);

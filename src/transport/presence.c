@@ -76,6 +76,8 @@ void transport_presence(struct qp *qp, enum presence presence, const char *how, 
 		requester_exceeded(&call);
 	} else if (qp->requester.loss.stopped) {
 		presence_runs(&call);
+	} else if (presence == PRESENCE_RUNS && presence_awaits_packets(&qp->requester)) {
+		loss_grace(&qp->requester.loss, requester_graces(qp), now_ns);
 	}
 	qp_call_end(&call);
 }

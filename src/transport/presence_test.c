@@ -66,14 +66,14 @@ static void one_that_goes_on_has_all_its_time(void **state)
 	post(s, IBV_WR_SEND, 1, 8);
 	transmit(s);
 	/* Two of its three timeouts are over before it is stopped. */
-	pass_time_with(s, PRESENCE_RUNS, 2 * timeout_of(s));
+	pass_time_with(s, PRESENCE_RUNS, 6 * timeout_of(s));
 	assert_int_equal(station_counter(s, COUNTER_TIMEOUT), 2);
 	pass_time_with(s, PRESENCE_STOPPED, 10 * timeout_of(s));
 	pass_time_with(s, PRESENCE_RUNS, LOSS_LOOK_NS);
 	assert_false(s->qp.requester.loss.stopped);
-	pass_time_with(s, PRESENCE_RUNS, 2 * timeout_of(s));
+	pass_time_with(s, PRESENCE_RUNS, 6 * timeout_of(s));
 	assert_int_equal(s->qp.state, IBV_QPS_RTS);
-	pass_time_with(s, PRESENCE_RUNS, 2 * timeout_of(s));
+	pass_time_with(s, PRESENCE_RUNS, 6 * timeout_of(s));
 	assert_int_equal(s->qp.state, IBV_QPS_ERR);
 	expect_wc(&s->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
 	station_free(s);
@@ -95,6 +95,39 @@ static void one_that_ends_while_it_is_stopped_fails_the_request_at_once(void **s
 	assert_int_equal(s->qp.state, IBV_QPS_ERR);
 	expect_wc(&s->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
 	assert_mentions(text, "which was stopped, has ended");
+	station_free(s);
+}
+
+/* Alive, it may have had no processor: a timeout is three times as long, unless it said why it is silent. */
+static void one_that_runs_has_three_times_the_timeout(void **state) UNCHECKED_LOCKS
+{
+	const struct refusal refusal = { .why = DROP_QP_STATE, .value = IBV_QPS_INIT, .psn = OUR_PSN };
+	struct station *s = station_of_host();
+
+	post(s, IBV_WR_SEND, 1, 8);
+	transmit(s);
+	pass_time_with(s, PRESENCE_RUNS, 3 * timeout_of(s) - 1);
+	assert_int_equal(station_counter(s, COUNTER_TIMEOUT), 0);
+	pass_time_with(s, PRESENCE_RUNS, 1);
+	assert_int_equal(station_counter(s, COUNTER_TIMEOUT), 1);
+	pass_time_with(s, PRESENCE_RUNS, 3 * timeout_of(s));
+	assert_int_equal(station_counter(s, COUNTER_TIMEOUT), 2);
+	transport_refused(&s->qp, &refusal);
+	pass_time_with(s, PRESENCE_RUNS, timeout_of(s));
+	assert_int_equal(s->qp.state, IBV_QPS_ERR);
+	station_free(s);
+}
+
+/* A slow timeout is no longer than asked for: all tries together would take longer than 4 s. */
+static void a_long_timeout_is_what_it_is(void **state)
+{
+	struct station *s = station_of_host();
+
+	s->qp.attr.timeout = 20;	/* 4.3 s */
+	post(s, IBV_WR_SEND, 1, 8);
+	transmit(s);
+	pass_time_with(s, PRESENCE_RUNS, timeout_of(s));
+	assert_int_equal(station_counter(s, COUNTER_TIMEOUT), 1);
 	station_free(s);
 }
 
@@ -209,6 +242,8 @@ int main(void)
 		TEST(a_stopped_peer_is_waited_for),
 		TEST(one_that_goes_on_has_all_its_time),
 		TEST(one_that_ends_while_it_is_stopped_fails_the_request_at_once),
+		TEST(one_that_runs_has_three_times_the_timeout),
+		TEST(a_long_timeout_is_what_it_is),
 		TEST(one_that_has_ended_before_has_its_retries),
 		TEST(messages_wait_as_packets_do),
 		TEST(a_message_may_be_completed_before_it_is_taken),

@@ -38,18 +38,28 @@ uint64_t requester_ack_timeout(const struct qp *qp)
  * An adapter answers for a process that is stopped; a Verbatim on another host cannot, nor can it be asked whether
  * it is (presence.c). So it has all the time that no adapter is bound to give up in.
  */
-static uint64_t graceful_ack_timeout(const struct qp *qp) REQUIRES(qp->lock)
+static uint64_t longest_ack_timeout(const struct qp *qp)
 {
 	uint64_t timeout_ns = requester_ack_timeout(qp), most_ns = GRACE_NS / (qp->attr.retry_cnt + 1u);
 
-	if (qp->route.loopback || timeout_ns >= most_ns)
+	if (timeout_ns >= most_ns)
 		return timeout_ns;
 	return GRACE_TIMES * timeout_ns < most_ns ? GRACE_TIMES * timeout_ns : most_ns;
 }
 
+unsigned requester_graces(struct qp *qp)
+{
+	char words[REFUSAL_WORDS];
+
+	if (refusal_words(qp, words))
+		return 0;
+	return (unsigned)(longest_ack_timeout(qp) / requester_ack_timeout(qp)) - 1u;
+}
+
 static uint64_t ack_deadline(const struct qp *qp) REQUIRES(qp->lock)
 {
-	return loss_ack_deadline(&qp->requester.loss, graceful_ack_timeout(qp));
+	return loss_ack_deadline(&qp->requester.loss,
+				 qp->route.loopback ? requester_ack_timeout(qp) : longest_ack_timeout(qp));
 }
 
 uint64_t requester_deadline(const struct qp *qp)

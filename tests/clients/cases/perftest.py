@@ -133,6 +133,7 @@ def variants(topology):
     yield 'ib_send_bw', '-c UC -q 16 -n 100 -s 1024', None, False
     yield 'ib_send_bw', '--use_old_post_send -n 500', None, True
     yield 'ib_write_bw', '-D 2 -s 65536', [65536], False
+    yield 'ib_write_bw', '--odp -n 200', None, False
     for gid in topology.gids if topology.name != 'lo' else [1, 2]:      # multicast
         yield 'ib_send_bw', f'-g -c UD -n 200 -s 1000 {group(gid)}', [1000], True
         yield 'ib_send_lat', f'-g -c UD -n 200 -s 64 {group(gid)}', [64], False
@@ -229,14 +230,6 @@ def marked(topology):
         raise Failure(f'{marks()} packets were marked, and no CNP came')
 
 
-def without_odp(topology):
-    """The device does not claim on-demand paging: whoever insists on it is told so at the start."""
-    pair = run_pair(topology, words('ib_write_bw -F --odp -n 200'), timeout=20)
-    for program in (pair.server, pair.client):
-        if program.code != 1 or 'is not supported for RC' not in program.text:
-            raise Failure('no refusal\n' + pair.report())
-
-
 WRITE_MIDDLE = b'\x07\x40\xff\xff'
 FLOWS = 8
 GAPS = b'\xc0\x40\xff\xff'           # of a code for manufacturers, as src/wire/gaps.h has it
@@ -292,7 +285,6 @@ def cases(topology):
                 quick = quick and re.search('-(m|x|g) ', text)
             yield Case(f'{tool} {" ".join(text.split())}',
                        lambda t=tool, o=text, s=sizes: one(topology, t, o, s), quick)
-    yield Case('ib_write_bw --odp is refused', lambda: without_odp(topology), False)
     for number, (tool, options) in enumerate(LOSSY):
         quick = number in (0, 3, 5, 7, 8) and topology.name == 'veth1500'
         yield Case(f'{tool} {options} with 1 % loss',

@@ -301,8 +301,8 @@ void requester_timeout(struct qp_call *call) REQUIRES(call->qp->lock);
 /* The local ACK timeout; UINT64_MAX: none. */
 uint64_t requester_ack_timeout(const struct qp *qp) REQUIRES(qp->lock);
 /*
- * So many timeouts in a row do not count where the peer's process, on this host, is alive and has refused nothing: it
- * may not have had a processor, and an adapter needs none of the host's.
+ * So many timeouts in a row do not count where the peer's process, on this host, is alive and has refused
+ * nothing: it may not have had a processor, and an adapter needs none of the host's.
  */
 unsigned requester_graces(struct qp *qp) REQUIRES(qp->lock);
 /* Send the oldest packet again, and hold all others until the peer is heard. */

@@ -202,8 +202,8 @@ bool transport_awaits_presence(const struct qp *qp, uint64_t now_ns) REQUIRES(qp
 /*
  * An adapter answers for a process that is stopped: while the peer's is, silence counts for nothing, and
  * nothing is sent again. When it runs again it has the whole time that the QP gives; when it ends
- * instead, the request fails at once. Where it runs each timeout is up to three times as long (C9-141 allows four):
- * it may have waited for a processor. @how: for the explanation, "stopped by ...".
+ * instead, the request fails at once. Where it runs each timeout is up to three times as long (C9-141
+ * allows four): it may have waited for a processor. @how: for the explanation, "stopped by ...".
  */
 void transport_presence(struct qp *qp, enum presence presence, const char *how, uint64_t now_ns,
 			struct effects *effects) REQUIRES(qp->lock);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -14,6 +15,8 @@
 #include "base/small_file.h"
 
 #define USER_FILE "verbatim.conf"
+
+static atomic_bool is_explained;	/* in this process, why it is not read */
 
 bool config_file_find(struct config_file *file)
 {
@@ -59,13 +62,17 @@ static const char *user_file_distrust(int fd)
 	return NULL;
 }
 
-/* -1: it is not read, *why says why, or that it is not there (NULL). O_NONBLOCK: not to wait at a FIFO. */
+/*
+ * -1: it is not read, *why says why, or that it is not there (NULL): nor is one for whoever may not look, as HOME
+ * stays that of root when a program runs as somebody else. O_NONBLOCK: not to wait at a FIFO.
+ */
 static int open_trusted(const char *path, const char **why)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat status;
 
 	*why = NULL;
-	if (fd < 0 && errno != ENOENT && errno != ENOTDIR)
+	if (fd < 0 && (errno != EACCES || !stat(path, &status)) && errno != ENOENT && errno != ENOTDIR)
 		*why = strerror(errno);
 	if (fd >= 0)
 		*why = user_file_distrust(fd);
@@ -95,7 +102,8 @@ int config_file_open(const struct config_file *file, FILE **stream)
 	if (*stream || (file->by_default && !why))
 		return 0;
 	if (file->by_default) {
-		explain("%s is not read: %s", file->path, why);
+		if (!atomic_exchange(&is_explained, true))	/* it is looked for at each list of devices */
+			explain("%s is not read: %s", file->path, why);
 		return 0;
 	}
 	complain("VERBATIM_CONFIG: cannot read %s: %s", file->path, why);

@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
 """
-Vendor libraries of each release load with ours:  vendor.py LIST CORE VERBS COMPILER...
+Vendor libraries and programs of each release load with ours:  vendor.py LIST CORE VERBS RDMACM COMPILER...
 
 For each version IBVERBS_PRIVATE_* of LIST (tests/abi/symbols), a library is linked to all its symbols as
 libmlx5 is to those that it uses, with a stub for libibverbs that has them at that version. It registers a
 driver when it is loaded. A program that is linked to it has to start, with every symbol bound, and one
-that asks for a version that does not exist must not.
+that asks for a version that does not exist must not. A program that was linked to the newest release takes each
+public symbol at its version: from a stub that has them, too.
 """
 import os
 import re
@@ -35,6 +36,30 @@ def versions(listed):
         for name, number in re.findall(r'^(\w+)@+IBVERBS_PRIVATE_(\d+)$', lines.read(), re.M):
             found.setdefault(number, set()).add(name)
     return found
+
+
+def public(listed):
+    """{IBVERBS_1.0, RDMACM_1.5 ...: {symbols}}, those that a program is linked to today"""
+    found = {}
+    with open(listed, encoding='ascii') as lines:
+        for name, version in re.findall(r'^(\w+)@@([A-Z]+_[0-9]+\.[0-9]+)$', lines.read(), re.M):
+            found.setdefault(version, set()).add(name)
+    return found
+
+
+def build_program(scratch, compiler, library, found):
+    """In place of what build() made. Its calls are in a function that nobody calls, to be bound at the start."""
+    script = os.path.join(scratch, 'stub.map')
+    with open(script, 'w', encoding='ascii') as file:
+        for version, names in found.items():
+            file.write('%s { global: %s; };\n' % (version, '; '.join(sorted(names))))
+    names = sorted(set.union(*found.values()))
+    compile_to(scratch, compiler, 'libstub.so', stub(names), '-shared', '-fPIC', '-Wl,-soname,' + library,
+               '-Wl,--version-script=' + script)
+    calls = ''.join('extern int %s();\n' % name for name in names)
+    calls += 'void never(void)\n{\n%s}\n' % ''.join('\t%s();\n' % name for name in names)
+    compile_to(scratch, compiler, 'program', calls + 'int main(void) { return 0; }\n', '-fno-builtin',
+               os.path.join(scratch, 'libstub.so'))
 
 
 def stub(names):
@@ -88,7 +113,7 @@ def start(scratch, libraries):
 
 
 def main():
-    listed, libraries, compiler = sys.argv[1], sys.argv[2:4], sys.argv[4:]
+    listed, libraries, compiler = sys.argv[1], sys.argv[2:5], sys.argv[5:]
     tap = Tap()
     found = versions(listed)
     with tempfile.TemporaryDirectory() as scratch:
@@ -103,6 +128,17 @@ def main():
         problem = start(scratch, libraries)
         tap.test('one of a release that does not exist is refused',
                  [] if "version `IBVERBS_PRIVATE_%s' not found" % NOWHERE in problem else [problem or 'it starts'])
+        for library, newest in (('libibverbs.so.1', 'IBVERBS_1.18'), ('librdmacm.so.1', 'RDMACM_1.5')):
+            found = public(os.path.join(os.path.dirname(listed), library.split('.')[0] + '.symbols'))
+            build_program(scratch, compiler, library, found)
+            problem = start(scratch, libraries) if newest in found else 'no ' + newest
+            tap.test('%s: a program linked to all of %d versions, %s among them, loads'
+                     % (library, len(found), newest), [problem] if problem else [])
+            version = newest.split('_', maxsplit=1)[0] + '_9.9'
+            build_program(scratch, compiler, library, dict(found, **{version: {'of_no_release'}}))
+            problem = start(scratch, libraries)
+            tap.test('%s: one linked to %s is refused' % (library, version),
+                     [] if "version `%s' not found" % version in problem else [problem or 'it starts'])
     tap.end()
 
 

@@ -17,7 +17,8 @@ prints TAP, one line a group of cases. It runs where the suite was built, with n
 EXPECTED has a line for each deviation: verdict (failed, hung, crashed), pattern of names, reason. A case is
 red when it deviates otherwise, when it passes though a line says that it does not, and so is a line that
 nothing matches. "unsteady" is for what depends on the test's own races: it may fail, and may pass. "slow=SECONDS"
-is no deviation: the limit of a case that takes longer than the others.
+is no deviation: the limit of a case that takes longer than the others. Limits are those of an idle machine: a case
+that exceeds its own, and is not expected to, is run once more behind all others, with PATIENCE times the limit.
 With --verdicts FILE every verdict is written there as it falls, with the seconds it took.
 """
 import argparse
@@ -33,6 +34,7 @@ import tempfile
 import time
 
 KEPT_LINES = 30      # of what a case printed, shown when it is red
+PATIENCE = 6         # a machine may be that much slower beside other work
 verdicts = None      # the file of --verdicts
 
 
@@ -40,9 +42,11 @@ class Case:
     def __init__(self, name, group):
         self.name, self.group = name, group
         self.verdict, self.seconds, self.said = None, 0.0, []
+        self.tries = 0
 
     def end(self, verdict, begin, said):
         self.verdict, self.seconds, self.said = verdict, time.monotonic() - begin, said[-KEPT_LINES:]
+        self.tries += 1
         if verdicts:
             verdicts.write('%s %.1f %s\n' % (verdict, self.seconds, self.name))
             verdicts.flush()
@@ -110,36 +114,43 @@ def mpi_cases(directory, part):
 
 
 def run_mpi(options, expected):
-    cases = []
+    cases, programs = [], []
     for part in options.part:
         where = os.path.join(options.directory, part)
         for case, program, ranks, settings in mpi_cases(options.directory, part):
             cases.append(case)
-            begin, words = time.monotonic(), dict(settings)
+            words = dict(settings)
             if ranks > options.ranks or not os.access(os.path.join(where, program), os.X_OK):
-                case.end('skipped', begin, ['%d ranks, or not built' % ranks])
+                case.end('skipped', time.monotonic(), ['%d ranks, or not built' % ranks])
                 continue
             env = dict(value.split('=', 1) for key, value in settings if key == 'env')
             arguments = [value for key, value in settings if key == 'arg']
             command = shlex.split(options.mpiexec) + ['-n', str(ranks), './' + program] + arguments
-            said, verdict = finish(start(command, where, env),
-                                   expected.limit(case.name) or max(options.limit, int(words.get('timeLimit', 0))))
-            if 'resultTest' in words:    # of its status: the program is to end with an error
-                verdict = {'passed': 'failed', 'failed': 'passed', 'crashed': 'passed'}.get(verdict, verdict)
-            elif verdict == 'passed' and not any(line.strip().lower() == 'no errors' for line in said):
-                verdict = 'failed'
-            case.end(verdict, begin, said)
+            programs.append((case, command, where, env, words))
+    for case, command, where, env, words in programs:
+        begin = time.monotonic()
+        said, verdict = finish(start(command, where, env),
+                               expected.limit(case, max(options.limit, int(words.get('timeLimit', 0)))))
+        if 'resultTest' in words:    # of its status: the program is to end with an error
+            verdict = {'passed': 'failed', 'failed': 'passed', 'crashed': 'passed'}.get(verdict, verdict)
+        elif verdict == 'passed' and not any(line.strip().lower() == 'no errors' for line in said):
+            verdict = 'failed'
+        case.end(verdict, begin, said)
+        if expected.once_more(case):
+            programs.append((case, command, where, env, words))
     return cases
 
 
 def run_list(options, expected):
-    cases = []
     with open(options.file, encoding='ascii') as rows:
-        for row in (row.strip() for row in rows if row.strip() and row[0] != '#'):
-            cases.append(Case(row, os.path.basename(row.split()[0])))
-            begin = time.monotonic()
-            said, verdict = finish(start(['bash', '-c', row]), expected.limit(row) or options.limit)
-            cases[-1].end(verdict, begin, said)
+        cases = [Case(row, os.path.basename(row.split()[0])) for row in map(str.strip, rows) if row and row[0] != '#']
+    waiting = list(cases)
+    for case in waiting:
+        begin = time.monotonic()
+        said, verdict = finish(start(['bash', '-c', case.name]), expected.limit(case, options.limit))
+        case.end(verdict, begin, said)
+        if expected.once_more(case):
+            waiting.append(case)
     return cases
 
 
@@ -172,7 +183,7 @@ def run_unittest(options, expected):
     order = ('passed', 'skipped', 'failed', 'crashed')
     cases, begin = {}, time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
-        said, verdict = finish(start(['bash', '-c', options.command], None, {'JUDGED': directory}), options.limit)
+        said, verdict = finish(start(['bash', '-c', options.command], None, {'JUDGED': directory}), PATIENCE * options.limit)
         for file in sorted(os.listdir(directory)):
             with open(os.path.join(directory, file), encoding='utf-8', errors='replace') as text:
                 lines = text.read().splitlines()
@@ -219,7 +230,7 @@ def run_some_gtest(options, expected, waiting):
             word, name = found.groups() if found else (None, None)
             if word == 'RUN' and name in waiting:
                 case, said, verdict, begin = waiting[name], [], None, time.monotonic()
-                deadline = begin + (expected.limit(name) or options.limit)
+                deadline = begin + expected.limit(case, options.limit)
             elif case and word == 'SKIP':       # UCX's word, of a test that then ends with OK
                 verdict = 'skipped'
             elif case and word in GTEST_ENDS and name == case.name:
@@ -233,6 +244,8 @@ def run_some_gtest(options, expected, waiting):
     if case:
         del waiting[case.name]
         case.end(died or 'crashed', begin, said)
+        if expected.once_more(case):
+            waiting[case.name] = case
     elif last and died:     # in what it does behind a case
         last.end(died, begin, said)
     return said
@@ -242,9 +255,9 @@ def run_gtest(options, expected):
     cases = [Case(name, name.split('/')[0].split('.')[0]) for name in gtest_names(options.program, options.filter)]
     waiting = {case.name: case for case in cases}
     while waiting:
-        before = len(waiting)
+        before = sum(case.tries for case in cases)
         said = run_some_gtest(options, expected, waiting)
-        if len(waiting) == before:      # it does not get as far as a case
+        if sum(case.tries for case in cases) == before:     # it does not get as far as a case
             for case in waiting.values():
                 case.end('crashed', time.monotonic(), said)
             break
@@ -271,9 +284,13 @@ class Expected:
     def of(self, name):
         return next(self.rows_of(name, False), (None, None))
 
-    def limit(self, name):
-        """Seconds; None where no row has them."""
-        return next((float(verdict[5:]) for verdict, reason in self.rows_of(name, True)), None)
+    def limit(self, case, usual_s):
+        """Seconds of its next try."""
+        limit_s = next((float(verdict[5:]) for verdict, reason in self.rows_of(case.name, True)), usual_s)
+        return limit_s * (PATIENCE if case.tries else 1)
+
+    def once_more(self, case):
+        return case.verdict == 'hung' and case.tries == 1 and self.of(case.name)[0] not in ('hung', 'unsteady')
 
 
 def report(suite, cases, expected):

@@ -7,8 +7,8 @@
  *	connect_rate [-T] [-p PORT] [-c COUNT]			the server, ends after COUNT
  *	connect_rate [-T] [-p PORT] [-c COUNT] [-j N] HOST	N under way at once
  *
- * -T: TCP. -j 1 waits until the server has closed before the next; else the client opens and closes
- * as fast as it can. Plain API: it runs on any RDMA stack.
+ * -T: TCP. Either way a connection has ended when the client has the server's answer to its end.
+ * Plain API: it runs on any RDMA stack.
  */
 #include <getopt.h>
 #include <string.h>

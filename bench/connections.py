@@ -88,7 +88,7 @@ class Connections:
         ours = self.series('rdma_cm, 64 under way', '/s')
         theirs = self.series('cmtime -c 1000, unmodified', '/s')
         single = self.series('rdma_cm, one at a time', '/s')
-        tcp = self.series('TCP, as fast as it can', '/s')
+        tcp = self.series('TCP, 64 under way', '/s')
         tcp_single = self.series('TCP, one at a time', '/s')
         for _ in range(self.bench.repeats):
             self.bench.series(ours, self.rate, topology, False, 64, 4000)

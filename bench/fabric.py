@@ -271,7 +271,7 @@ def paths(scratch, repeat):
                 sys.exit('%d path records' % said.count('PathRecord dump:'))
             ours.run(*traced, asked, 'saquery', 'PR')
             served_ms = exchange_ms(calls, ('recvmsg', request), ('sendmsg', 'SCM_RIGHTS'))
-            waited_ms = exchange_ms(asked, ('sendmsg', 'iov_len=320}'), ('recvmsg', 'SCM_RIGHTS'))
+            waited_ms = exchange_ms(asked, ('sendmsg', 'iov_len=256}'), ('recvmsg', 'SCM_RIGHTS'))
             rows.append((served_ms, waited_ms, waited_ms / served_ms, clock_s * 1e3))
         served_ms, waited_ms, ratio_of, clock_ms = (statistics.median(column) for column in zip(*rows))
         return {'opensm ms': '%.1f' % served_ms, 'saquery waits ms': '%.1f' % waited_ms,

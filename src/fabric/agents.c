@@ -393,7 +393,9 @@ static bool agent_segments(const struct agent *agent)
 	return agent->request.rmpp_version && !(agent->request.flags & AGENT_USER_RMPP);
 }
 
-int agents_write(struct agents_file *file, const uint8_t *message, size_t bytes, uint64_t now_us)
+/* @buffer: in which the message is, and which may be taken; or of NULL. */
+static int agents_write_from(struct agents_file *file, const uint8_t *message, size_t bytes, uint8_t **buffer,
+			     uint64_t now_us)
 {
 	struct agents *agents = file->all;
 	struct agent_header header;
@@ -430,7 +432,9 @@ int agents_write(struct agents_file *file, const uint8_t *message, size_t bytes,
 		}
 	}
 	if (rmpp) {
-		err = sending_begin(agent, &header, message, length, request, now_us);
+		const struct agent_message from = { .mad = message, .bytes = length, .buffer = buffer };
+
+		err = sending_begin(agent, &header, &from, request, now_us);
 		if (err && request && !request->sending)
 			agent_request_end(request);
 		return err;
@@ -441,34 +445,33 @@ int agents_write(struct agents_file *file, const uint8_t *message, size_t bytes,
 	return whole ? agent_send(file, &header, mad, now_us) : EINVAL;
 }
 
+int agents_write(struct agents_file *file, const uint8_t *message, size_t bytes, uint64_t now_us)
+{
+	uint8_t *none = NULL;
+
+	return agents_write_from(file, message, bytes, &none, now_us);
+}
+
+int agents_write_buffer(struct agents_file *file, uint8_t *message, size_t bytes, uint64_t now_us)
+{
+	int err = agents_write_from(file, message, bytes, &message, now_us);
+
+	free(message);
+	return err;
+}
+
 /* ---- to a program ---- */
 
-bool agents_message_is_smp(const uint8_t *message, size_t bytes)
+bool agents_mad_is_smp(const uint8_t *mad)
 {
-	const uint8_t *mad = message + sizeof(struct agent_header);
-
-	return bytes > sizeof(struct agent_header) + 1 &&
-	       (mad[1] == CLASS_LID_ROUTED || mad[1] == CLASS_DIRECTED);
+	return mad[1] == CLASS_LID_ROUTED || mad[1] == CLASS_DIRECTED;
 }
 
 void agent_receive(struct agent *agent, const struct agent_header *header, const uint8_t *mad,
 		   size_t length)
 {
-	uint8_t small[sizeof(*header) + MAD_BYTES], *message = small;
-	struct agents *agents = agent->file->all;
-
-	if (length > MAD_BYTES)
-		message = malloc(sizeof(*header) + length);
-	if (!message) {
-		agents->statistics.no_memory++;
-		return;
-	}
-	memcpy(message, header, sizeof(*header));
-	memcpy(message + sizeof(*header), mad, length);
-	agents->statistics.received++;
-	agents->ops.receive(agent->file->user, message, sizeof(*header) + length);
-	if (message != small)
-		free(message);
+	agent->file->all->statistics.received++;
+	agent->file->all->ops.receive(agent->file->user, header, mad, length);
 }
 
 static struct agent *agent_of_answer(const struct agents_port *port, const uint8_t *mad)
@@ -565,6 +568,18 @@ void agents_deliver(struct agents *agents, uint32_t node, uint32_t port_number,
 	agent_receive(agent, &header, message, length);
 	if (rmpp)
 		agent_rmpp_taken(agent, message);
+}
+
+bool agents_deliver_train(struct agents *agents, uint32_t node, uint32_t port_number,
+			  const struct fabric_train *train, const struct fabric_address *from)
+{
+	struct agents_port *port = port_find(agents, node, port_number);
+	const uint8_t *mad = train->mad;
+	struct agent *agent = NULL;
+
+	if (port)
+		agent = agent_mad_is_answer(mad) ? agent_of_answer(port, mad) : agent_of_request(port, mad);
+	return agent && agent_segments(agent) && agent_rmpp_train(agent, mad, from, train->content);
 }
 
 /* ---- time ---- */

@@ -62,8 +62,8 @@ struct agents;
 struct agents_file;
 
 struct agents_ops {
-	/* To the program that has the descriptor: header and MAD. */
-	void (*receive)(void *user, const uint8_t *message, size_t bytes);
+	/* To the program that has the descriptor: header, and a MAD of @bytes, of a long message with all data. */
+	void (*receive)(void *user, const struct agent_header *header, const uint8_t *mad, size_t bytes);
 };
 
 struct agents_statistics {
@@ -74,7 +74,6 @@ struct agents_statistics {
 	uint64_t unserved;		/* others that nobody is registered for */
 	uint64_t segments;		/* RMPP: sent, but for the first of each message */
 	uint64_t aborted;		/* messages that an end gave up */
-	uint64_t no_memory;
 };
 
 struct agents *agents_new(struct fabric *fabric,
@@ -102,15 +101,21 @@ int agents_unregister(struct agents_file *file, uint32_t id);
  */
 int agents_write(struct agents_file *file, const uint8_t *message, size_t bytes, uint64_t now_us);
 
+/* The same of a message from malloc(), which is the agents' from now on. */
+int agents_write_buffer(struct agents_file *file, uint8_t *message, size_t bytes, uint64_t now_us);
+
 /* From fabric_ops.deliver. */
 void agents_deliver(struct agents *agents, uint32_t node, uint32_t port,
 		    const uint8_t mad[MAD_BYTES], const struct fabric_address *from,
 		    uint64_t now_us);
 
+/* From fabric_ops.deliver_train. */
+bool agents_deliver_train(struct agents *agents, uint32_t node, uint32_t port,
+			  const struct fabric_train *train, const struct fabric_address *from);
+
 uint64_t agents_deadline_us(const struct agents *agents);	/* FABRIC_NEVER: nothing waits */
 void agents_timer(struct agents *agents, uint64_t now_us);
-/* Of a message to a program: is it of QP0? */
-bool agents_message_is_smp(const uint8_t *message, size_t bytes);
+bool agents_mad_is_smp(const uint8_t *mad);		/* of QP0 */
 void agents_statistics(const struct agents *agents, struct agents_statistics *statistics);
 
 /* Is @class one of those that have RMPP? Where the data of its MADs begin. */

@@ -91,12 +91,18 @@ void request_arm(struct request *request, uint64_t now_us);
 
 /* ---- agents_rmpp.c ---- */
 
+/* Of a program, behind its header. *buffer: from malloc(), in which it is: who takes it leaves NULL. */
+struct agent_message {
+	const uint8_t *mad;
+	size_t bytes;
+	uint8_t **buffer;
+};
 /*
  * A message that goes in segments, the first now. @request: waits for the answer to it, or NULL. 0;
  * EINVAL: one with this TID is on its way there; ENOBUFS: there are too many, or no memory.
  */
-int sending_begin(struct agent *agent, const struct agent_header *header, const uint8_t *message,
-		  size_t bytes, struct request *request, uint64_t now_us);
+int sending_begin(struct agent *agent, const struct agent_header *header, const struct agent_message *from,
+		  struct request *request, uint64_t now_us);
 void sending_end(struct sending *sending);
 /* What may be sent of those that are ready, a window of each. */
 void sendings_go_on(struct agents *agents, uint64_t now_us);
@@ -107,6 +113,9 @@ void sendings_go_on(struct agents *agents, uint64_t now_us);
 bool agent_rmpp(struct agent *agent, const uint8_t mad[MAD_BYTES],
 		const struct fabric_address *from, uint64_t now_us, const uint8_t **message,
 		size_t *bytes);
+/* Segments together, none of which is answered. False: one by one. */
+bool agent_rmpp_train(struct agent *agent, const uint8_t *mad, const struct fabric_address *from,
+		      const struct rmpp_train *train);
 void agent_rmpp_taken(struct agent *agent, const uint8_t *message);
 void agent_rmpp_end(struct agent *agent);
 

@@ -20,7 +20,8 @@
 #define REMEMBER_MS	10000u		/* a message that was complete */
 #define SENDINGS_MAX	1024u		/* of a descriptor */
 #define ASSEMBLIES_MAX	256u
-#define TURN_SENDINGS	64u		/* in one call of agents_timer() */
+#define TURN_SENDINGS	64u		/* in one call of agents_timer() a window each, at most */
+#define TURN_WINDOWS	8u		/* and of few so many together */
 #define METHOD_RESPONSE	0x80u
 
 struct sending {
@@ -31,7 +32,7 @@ struct sending {
 	struct agent_header header;
 	uint32_t retries;		/* left, since the last ACK */
 	struct rmpp_sender sender;
-	uint8_t message[];
+	uint8_t *buffer, *message;	/* within it */
 };
 
 struct assembly {
@@ -74,6 +75,7 @@ void sending_end(struct sending *sending)
 	list_remove(&sending->of_ready);
 	file->sendings--;
 	file->memory -= sending->sender.bytes;
+	free(sending->buffer);
 	free(sending);
 }
 
@@ -141,34 +143,44 @@ static bool sending_is_there(const struct agent *agent, const uint8_t *message, 
 	return false;
 }
 
-int sending_begin(struct agent *agent, const struct agent_header *header, const uint8_t *message,
-		  size_t bytes, struct request *request, uint64_t now_us)
+int sending_begin(struct agent *agent, const struct agent_header *header, const struct agent_message *from,
+		  struct request *request, uint64_t now_us)
 {
 	struct agents_file *file = agent->file;
+	bool taken = *from->buffer != NULL;
 	struct sending *sending;
 	uint8_t mad[MAD_BYTES];
 
-	if (!request && sending_is_there(agent, message, header->lid))
+	if (!request && sending_is_there(agent, from->mad, header->lid))
 		return EINVAL;
-	if (file->sendings == SENDINGS_MAX || bytes > AGENTS_MEMORY_MAX - file->memory)
+	if (file->sendings == SENDINGS_MAX || from->bytes > AGENTS_MEMORY_MAX - file->memory)
 		return ENOBUFS;
-	sending = malloc(sizeof(*sending) + bytes);
-	if (!sending || !agent_timed(file->all, &sending->timer, sending_expire)) {
+	sending = malloc(sizeof(*sending));
+	if (sending)
+		sending->buffer = taken ? *from->buffer : malloc(from->bytes);
+	if (!sending || !sending->buffer || !agent_timed(file->all, &sending->timer, sending_expire)) {
+		if (sending && !taken)
+			free(sending->buffer);
 		free(sending);
 		return ENOBUFS;
 	}
+	if (taken)
+		*from->buffer = NULL;
+	else
+		memcpy(sending->buffer, from->mad, from->bytes);
+	sending->message = taken ? (uint8_t *)(uintptr_t)from->mad : sending->buffer;
 	sending->agent = agent;
 	sending->request = request;
 	sending->header = *header;
 	sending->retries = header->retries;
-	memcpy(sending->message, message, bytes);
-	if (!(message[3] & METHOD_RESPONSE))
+	if (!(from->mad[3] & METHOD_RESPONSE))
 		put_be32(sending->message + 8, agent->tid);
-	rmpp_send_begin(&sending->sender, sending->message, bytes, agents_data_offset(message[1]));
+	rmpp_send_begin(&sending->sender, sending->message, from->bytes,
+			agents_data_offset(sending->message[1]));
 	list_init(&sending->of_ready);
 	list_add_tail(&agent->sendings, &sending->of_agent);
 	file->sendings++;
-	file->memory += bytes;
+	file->memory += from->bytes;
 	if (request)
 		request->sending = sending;
 	rmpp_send_next(&sending->sender, mad);
@@ -177,15 +189,41 @@ int sending_begin(struct agent *agent, const struct agent_header *header, const 
 	return agent_send(file, header, mad, now_us);
 }
 
+/*
+ * Segments that are not answered, if nothing on their way treats one by itself. Returns how many went; 0:
+ * the next one goes alone.
+ */
+static unsigned sending_train(struct sending *sending, unsigned most, uint64_t now_us)
+{
+	struct agents_file *file = sending->agent->file;
+	struct fabric_train train = { .mad = sending->message };
+	struct fabric_address to;
+	struct rmpp_train segments;
+
+	if (!rmpp_send_train(&sending->sender, most, &segments))
+		return 0;
+	train.count = segments.count;
+	train.content = &segments;
+	agent_address(&sending->header, &to);
+	if (!fabric_send_train(file->all->fabric, file->port->node, file->port->port, &train, &to, now_us))
+		return 0;
+	rmpp_send_departed(&sending->sender, &segments);
+	sending_arm(sending, now_us);
+	file->all->statistics.segments += segments.count;
+	return segments.count;
+}
+
+/* A window of them. */
 static void sending_go_on(struct sending *sending, uint64_t now_us)
 {
 	struct agents_file *file = sending->agent->file;
 	struct agents *agents = file->all;
 	struct agent_header header = sending->header;
+	unsigned count = sending_train(sending, RMPP_WINDOW, now_us);
 	uint8_t mad[MAD_BYTES];
 
 	agents->current = sending;
-	for (unsigned i = 0; i < RMPP_WINDOW && rmpp_send_next(&sending->sender, mad); i++) {
+	for (; count < RMPP_WINDOW && rmpp_send_next(&sending->sender, mad); count++) {
 		sending_arm(sending, now_us);
 		agents->statistics.segments++;
 		agent_send(file, &header, mad, now_us);
@@ -207,6 +245,8 @@ void sendings_go_on(struct agents *agents, uint64_t now_us)
 		count++;
 	if (count > TURN_SENDINGS)
 		count = TURN_SENDINGS;
+	if (count < TURN_WINDOWS)
+		count = TURN_WINDOWS;
 	while (count-- && (at = list_pop(&agents->ready)))
 		sending_go_on(list_entry(at, struct sending, of_ready), now_us);
 }
@@ -395,6 +435,16 @@ static bool assembly_input(struct agent *agent, const uint8_t *mad,
 	if (result != RMPP_NOTHING)
 		agent_send(agent->file, back, answer, now_us);
 	return result == RMPP_COMPLETE;
+}
+
+bool agent_rmpp_train(struct agent *agent, const uint8_t *mad, const struct fabric_address *from,
+		      const struct rmpp_train *train)
+{
+	struct assembly *assembly = assembly_of(agent, mad, from);
+	size_t room = assembly ? rmpp_receive_train_room(&assembly->receiver, train) : 0;
+
+	return room && room - assembly->memory <= AGENTS_MEMORY_MAX - agent->file->memory &&
+	       rmpp_receive_train(&assembly->receiver, train) && assembly_account(assembly);
 }
 
 bool agent_rmpp(struct agent *agent, const uint8_t mad[MAD_BYTES],

@@ -32,17 +32,15 @@ struct program {
 static struct test_world world;
 static struct agents *agents;
 
-static void program_receive(void *user, const uint8_t *message, size_t bytes)
+static void program_receive(void *user, const struct agent_header *header, const uint8_t *mad, size_t bytes)
 {
 	struct program *program = user;
 
 	program->messages++;
-	program->bytes = bytes - sizeof(program->header);
-	memcpy(&program->header, message, sizeof(program->header));
-	memcpy(program->mad, message + sizeof(program->header),
-	       program->bytes < MAD_BYTES ? program->bytes : MAD_BYTES);
-	memcpy(program->data, message + sizeof(program->header),
-	       program->bytes < LONG_MAX ? program->bytes : LONG_MAX);
+	program->bytes = bytes;
+	program->header = *header;
+	memcpy(program->mad, mad, bytes < MAD_BYTES ? bytes : MAD_BYTES);
+	memcpy(program->data, mad, bytes < LONG_MAX ? bytes : LONG_MAX);
 }
 
 /* Packets of RMPP: those whose bit is set in `lost` do not arrive. */
@@ -288,19 +286,16 @@ struct asker {
 	unsigned answers[REQUESTS], timeouts[REQUESTS], others;
 };
 
-static void asker_receive(void *user, const uint8_t *message, size_t bytes)
+static void asker_receive(void *user, const struct agent_header *header, const uint8_t *mad, size_t bytes)
 {
 	struct asker *asker = user;
-	struct agent_header header;
-	const uint8_t *mad = message + sizeof(header);
 	uint32_t tid = get_be32(mad + 12);
 
-	memcpy(&header, message, sizeof(header));
 	if (tid >= REQUESTS || mad[16] || mad[17] != 0x11)
 		asker->others++;
-	else if (header.status == ETIMEDOUT)
+	else if (header->status == ETIMEDOUT)
 		asker->timeouts[tid]++;
-	else if (!header.status && mad[3] == MAD_METHOD_GET_RESPONSE)
+	else if (!header->status && mad[3] == MAD_METHOD_GET_RESPONSE)
 		asker->answers[tid]++;
 	else
 		asker->others++;

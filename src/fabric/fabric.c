@@ -36,12 +36,15 @@ static bool fabric_is_smp_class(const uint8_t *mad)
 	return mad[1] == MAD_CLASS_SUBNET_LID || mad[1] == MAD_CLASS_SUBNET_DIRECTED;
 }
 
-int fabric_send(struct fabric *fabric, uint32_t node, uint32_t port, const uint8_t mad[MAD_BYTES],
-		const struct fabric_address *to, uint64_t now_us)
+int flight_begin(const struct fabric *fabric, uint32_t node, uint32_t port, const uint8_t mad[MAD_BYTES],
+		 const struct fabric_address *to, struct flight *flight)
 {
 	const struct fabric_port *at = fabric_port_at(fabric, node, port);
 	bool smp = fabric_is_smp_class(mad);
-	struct flight flight = {
+
+	if (!at || (port && node_is_switch(&fabric->node[node])) || (!smp && to->qpn != 1))
+		return EINVAL;
+	*flight = (struct flight){
 		.node = node,
 		.port = port,
 		.from_program = true,
@@ -51,28 +54,34 @@ int fabric_send(struct fabric *fabric, uint32_t node, uint32_t port, const uint8
 		.dest_qpn = smp ? 0 : to->qpn,
 		.qkey = smp ? 0 : to->qkey,
 		.has_grh = to->has_grh,
-		.pkey = PKEY_DEFAULT,
+		.pkey = smp ? PKEY_DEFAULT : port_pkey(&fabric->node[node], at, to->pkey_index),
 	};
-
-	if (!at || (port && node_is_switch(&fabric->node[node])) || (!smp && to->qpn != 1))
-		return EINVAL;
-	if (!smp)
-		flight.pkey = port_pkey(&fabric->node[node], at, to->pkey_index);
-	if (!(flight.pkey & 0x7fff))
+	if (!(flight->pkey & 0x7fff))
 		return EINVAL;
 	if (to->has_grh) {
-		flight.grh = (struct ib_grh){ .tclass = to->traffic_class, .hoplmt = to->hop_limit,
-					      .flowlabel = to->flow_label & 0xfffff };
-		memcpy(flight.grh.dgid, to->gid, sizeof(to->gid));
-		if (!fabric_gid(fabric, node, port, to->gid_index, flight.grh.sgid))
+		flight->grh = (struct ib_grh){ .tclass = to->traffic_class, .hoplmt = to->hop_limit,
+					       .flowlabel = to->flow_label & 0xfffff };
+		memcpy(flight->grh.dgid, to->gid, sizeof(to->gid));
+		if (!fabric_gid(fabric, node, port, to->gid_index, flight->grh.sgid))
 			return EINVAL;
 	}
-	flight.slid =
+	flight->slid =
 		mad[1] == MAD_CLASS_SUBNET_DIRECTED && to->lid == LID_PERMISSIVE
 			? LID_PERMISSIVE
 			: (uint16_t)(at->info.lid | (to->path_bits & ((1u << at->info.lmc) - 1)));
-	memcpy(flight.mad, mad, MAD_BYTES);
-	if (smp)
+	memcpy(flight->mad, mad, MAD_BYTES);
+	return 0;
+}
+
+int fabric_send(struct fabric *fabric, uint32_t node, uint32_t port, const uint8_t mad[MAD_BYTES],
+		const struct fabric_address *to, uint64_t now_us)
+{
+	struct flight flight;
+	int err = flight_begin(fabric, node, port, mad, to, &flight);
+
+	if (err)
+		return err;
+	if (fabric_is_smp_class(mad))
 		fabric->statistics.smps++;
 	else
 		fabric->statistics.gmps++;

@@ -90,6 +90,7 @@ enum fabric_arrival { FABRIC_TAKEN, FABRIC_NOBODY, FABRIC_FULL };
  * Each may be NULL. All are called during a call of the fabric's, and may call its accessors; only
  * deliver() may also call fabric_send(): the MAD is then sent before the outer call returns.
  */
+struct fabric_train;
 struct fabric_ops {
 	/*
 	 * The MAD reached a port, and is not for its SMA: GMPs, SMInfo, traps, answers. A Get or
@@ -97,6 +98,9 @@ struct fabric_ops {
 	 */
 	void (*deliver)(void *context, uint32_t node, uint32_t port, const uint8_t mad[MAD_BYTES],
 			const struct fabric_address *from);
+	/* As so many calls of deliver() that answer nothing. False: it takes none of them so. */
+	bool (*deliver_train)(void *context, uint32_t node, uint32_t port,
+			      const struct fabric_train *train, const struct fabric_address *from);
 	void (*event)(void *context, uint32_t node, uint32_t port, enum fabric_event event);
 	/*
 	 * A data packet, LRH to ICRC, is at a port that it is for. FULL: whoever has its QP or
@@ -149,6 +153,19 @@ void fabric_set_ops(struct fabric *fabric, const struct fabric_ops *ops, void *c
  */
 int fabric_send(struct fabric *fabric, uint32_t node, uint32_t port, const uint8_t mad[MAD_BYTES],
 		const struct fabric_address *to, uint64_t now_us);
+/* GMPs that differ in nothing that a node on their way looks at. */
+struct fabric_train {
+	const uint8_t *mad;		/* MAD_BYTES of one of them */
+	unsigned count;
+	const void *content;		/* for deliver_train() */
+};
+/*
+ * Sends them as so many calls of fabric_send() would, at the price of one. False: nothing has happened, and
+ * they have to go one by one: one of them may be lost, or looked at, on their way, or deliver_train()
+ * takes none. Not from deliver().
+ */
+bool fabric_send_train(struct fabric *fabric, uint32_t node, uint32_t port,
+		       const struct fabric_train *train, const struct fabric_address *to, uint64_t now_us);
 /* Answers a request that deliver() was given with status 0x000c: this method or attribute is not
  * served. */
 void fabric_refuse(struct fabric *fabric, uint32_t node, uint32_t port,

@@ -203,8 +203,7 @@ static void flight_show(struct fabric *fabric, const struct flight *flight, unsi
 	fabric->ops.packet(fabric->context, &packet);
 }
 
-/* Words of LRH to ICRC; of a MAD: LRH, GRH, BTH, DETH, MAD. */
-static unsigned flight_words(const struct flight *flight)
+unsigned flight_words(const struct flight *flight)
 {
 	if (flight->data)
 		return flight->bytes / 4;
@@ -409,12 +408,13 @@ static void flight_arrive_data(struct fabric *fabric, const struct flight *fligh
 	flight_lost(fabric, flight, arrival == FABRIC_FULL ? DISCARD_FULL : DISCARD_NOBODY);
 }
 
-static void flight_deliver(struct fabric *fabric, const struct flight *flight, unsigned port)
+enum discard flight_source(const struct fabric *fabric, const struct flight *flight, unsigned port,
+			   struct fabric_address *from)
 {
-	struct fabric_node *node = &fabric->node[flight->node];
-	struct fabric_port *at = &node->port[port];
-	struct flight answer;
-	struct fabric_address from = {
+	const struct fabric_node *node = &fabric->node[flight->node];
+	const struct fabric_port *at = &node->port[port];
+
+	*from = (struct fabric_address){
 		.lid = flight->slid,
 		.sl = flight->sl,
 		.qpn = flight->source_qpn,
@@ -424,31 +424,38 @@ static void flight_deliver(struct fabric *fabric, const struct flight *flight, u
 		.traffic_class = flight->grh.tclass,
 		.flow_label = flight->grh.flowlabel,
 	};
+	if (at->info.lid && flight->dlid < LID_MULTICAST)
+		from->path_bits = (uint8_t)(flight->dlid ^ at->info.lid);
+	memcpy(from->gid, flight->grh.sgid, sizeof(from->gid));
+	if (flight_is_smp(flight))
+		return DISCARD_NONE;
+	if (at->state != PORT_ACTIVE && at->state != PORT_ARMED)
+		return DISCARD_DOWN;
+	from->pkey_index = (uint16_t)port_find_pkey(node, port, flight->pkey);
+	return from->pkey_index == port_pkeys(node, port) || flight->qkey != QKEY_GSI ? DISCARD_PORT :
+		DISCARD_NONE;
+}
+
+static void flight_deliver(struct fabric *fabric, const struct flight *flight, unsigned port)
+{
+	struct fabric_address from;
+	struct flight answer;
+	enum discard discard;
 
 	if (flight->data) {
 		flight_arrive_data(fabric, flight, port);
 		return;
 	}
-	if (at->info.lid && flight->dlid < LID_MULTICAST)
-		from.path_bits = (uint8_t)(flight->dlid ^ at->info.lid);
-	memcpy(from.gid, flight->grh.sgid, sizeof(from.gid));
-	if (!flight_is_smp(flight)) {
-		unsigned index = port_find_pkey(node, port, flight->pkey);
-		unsigned count = port_pkeys(node, port);
+	discard = flight_source(fabric, flight, port, &from);
+	if (discard == DISCARD_PORT) {
+		bool is_qkey = from.pkey_index < port_pkeys(&fabric->node[flight->node], port);
+		const struct fabric_violation violation = flight_violation(flight, is_qkey);
 
-		if (at->state != PORT_ACTIVE && at->state != PORT_ARMED) {
-			flight_lost(fabric, flight, DISCARD_DOWN);
-			return;
-		}
-		if (index == count || flight->qkey != QKEY_GSI) {
-			const struct fabric_violation violation =
-				flight_violation(flight, index != count);
-
-			fabric_violated(fabric, flight->node, port, &violation, fabric->now_us);
-			flight_lost(fabric, flight, DISCARD_PORT);
-			return;
-		}
-		from.pkey_index = (uint16_t)index;
+		fabric_violated(fabric, flight->node, port, &violation, fabric->now_us);
+	}
+	if (discard) {
+		flight_lost(fabric, flight, discard);
+		return;
 	}
 	if (!flight_is_smp(flight) && pma_receive(fabric, flight, port, &answer)) {
 		flight_start(fabric, &answer);

@@ -315,6 +315,14 @@ enum discard forward_entry(const struct fabric_node *node, const struct flight *
 /* Packets over a cable. */
 void port_count_crossing(struct fabric_port *from, struct fabric_port *to, bool multicast,
 			 uint64_t packets, uint64_t words);
+/* Words of LRH to ICRC; of a MAD: LRH, GRH, BTH, DETH, MAD. */
+unsigned flight_words(const struct flight *flight);
+/* What a program there sends. 0; EINVAL: there is no such port, P_Key or GID. (fabric.c) */
+int flight_begin(const struct fabric *fabric, uint32_t node, uint32_t port, const uint8_t mad[MAD_BYTES],
+		 const struct fabric_address *to, struct flight *flight);
+/* For a program at its end: where a MAD came from; or why it is not for it. */
+enum discard flight_source(const struct fabric *fabric, const struct flight *flight, unsigned port,
+			   struct fabric_address *from);
 void flight_start(struct fabric *fabric, const struct flight *flight);
 /* Until nothing is on its way. */
 void flights_run(struct fabric *fabric);

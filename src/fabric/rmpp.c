@@ -13,6 +13,8 @@
 #define VERSION		1u
 #define PAYLOAD_MAX	(MAD_BYTES - RMPP_HEADER_END)
 #define ROOM_FIRST	(16u * MAD_BYTES)
+#define TRAIN_LEAST	2u
+#define CLAIM_MAX	8u
 
 /* What goes the other way: the header is that of the segment, the method's R bit is not. */
 static void rmpp_answer(const uint8_t *mad, enum rmpp_type type, uint8_t status, uint32_t segment,
@@ -93,6 +95,22 @@ bool rmpp_send_next(struct rmpp_sender *sender, uint8_t mad[MAD_BYTES])
 	return true;
 }
 
+bool rmpp_send_train(const struct rmpp_sender *sender, uint32_t most, struct rmpp_train *train)
+{
+	uint32_t last = sender->window < sender->segments ? sender->window : sender->segments;
+
+	*train = (struct rmpp_train){ .sender = sender, .first = sender->sent + 1 };
+	if (!sender->sent || last < sender->sent + 1 + TRAIN_LEAST || most < TRAIN_LEAST)
+		return false;
+	train->count = last - sender->sent - 1 < most ? last - sender->sent - 1 : most;
+	return true;
+}
+
+void rmpp_send_departed(struct rmpp_sender *sender, const struct rmpp_train *train)
+{
+	sender->sent = train->first + train->count - 1;
+}
+
 void rmpp_send_again(struct rmpp_sender *sender)
 {
 	sender->sent = sender->acknowledged;
@@ -144,17 +162,29 @@ void rmpp_receive_end(struct rmpp_receiver *receiver)
 	receiver->message = NULL;
 }
 
-/* 0: its place is there. */
-static enum rmpp_status receive_room(struct rmpp_receiver *receiver, uint32_t segment)
+/* What it has to have for a segment; 0: too much. */
+static size_t receive_room_for(const struct rmpp_receiver *receiver, uint32_t segment)
 {
 	size_t needed = receiver->offset + segment * data_bytes(receiver->offset);
 	size_t room = receiver->room ? receiver->room : ROOM_FIRST;
-	uint8_t *message;
 
 	if (needed > RMPP_MESSAGE_MAX)
-		return RMPP_NO_RESOURCES;
+		return 0;
 	while (room < needed)
 		room *= 2;
+	/* Believed when a good part of it is there: a claim alone takes no memory. */
+	return room > receiver->room && receiver->announced > room && receiver->announced / CLAIM_MAX < needed ?
+		receiver->announced : room;
+}
+
+/* 0: its place is there. */
+static enum rmpp_status receive_room(struct rmpp_receiver *receiver, uint32_t segment)
+{
+	size_t room = receive_room_for(receiver, segment);
+	uint8_t *message;
+
+	if (!room)
+		return RMPP_NO_RESOURCES;
 	if (room == receiver->room)
 		return 0;
 	message = realloc(receiver->message, room);
@@ -185,8 +215,13 @@ static enum rmpp_status receive_keep(struct rmpp_receiver *receiver, const uint8
 	status = receive_room(receiver, segment);
 	if (status)
 		return status;
-	if (segment == 1)
+	if (segment == 1) {
+		size_t segments = ((size_t)length + PAYLOAD_MAX - 1) / PAYLOAD_MAX;
+
 		memcpy(receiver->message, mad, receiver->offset);
+		if (segments < RMPP_MESSAGE_MAX / data_bytes(receiver->offset))
+			receiver->announced = receiver->offset + segments * data_bytes(receiver->offset);
+	}
 	memcpy(receiver->message + receiver->offset + (segment - 1) * data_bytes(receiver->offset),
 	       mad + receiver->offset, data_bytes(receiver->offset));
 	receiver->ahead |= UINT64_C(1) << place;
@@ -237,6 +272,39 @@ enum rmpp_result rmpp_receive_input(struct rmpp_receiver *receiver, const uint8_
 	receiver->window += RMPP_WINDOW;
 	receiver->ahead = 0;
 	return rmpp_acknowledge(receiver, mad, RMPP_ANSWER, answer);
+}
+
+/* Up to a place within the window, 0: its end, the segments from there on to the one before @segment. */
+static uint64_t receive_bits(const struct rmpp_receiver *receiver, uint32_t first, uint32_t behind)
+{
+	uint32_t high = receiver->window - first, low = receiver->window - (behind - 1);
+
+	return (UINT64_MAX >> (63 - (high - low))) << low;
+}
+
+size_t rmpp_receive_train_room(const struct rmpp_receiver *receiver, const struct rmpp_train *train)
+{
+	uint32_t behind = train->first + train->count;
+
+	/* Nothing came before its turn, and an answer is due only later. */
+	if (receiver->complete || receiver->offset != train->sender->offset || train->first < 2 ||
+	    train->first != receiver->received + 1 || behind > receiver->window ||
+	    (receiver->last && behind > receiver->last) ||
+	    receiver->ahead & receive_bits(receiver, train->first, receiver->window + 1))
+		return 0;
+	return receive_room_for(receiver, behind - 1);
+}
+
+bool rmpp_receive_train(struct rmpp_receiver *receiver, const struct rmpp_train *train)
+{
+	size_t data = data_bytes(receiver->offset), from = receiver->offset + (train->first - 1) * data;
+
+	if (receive_room(receiver, train->first + train->count - 1))
+		return false;
+	memcpy(receiver->message + from, train->sender->message + from, train->count * data);
+	receiver->ahead |= receive_bits(receiver, train->first, train->first + train->count);
+	receiver->received += train->count;
+	return true;
 }
 
 size_t rmpp_receive_bytes(const struct rmpp_receiver *receiver)

@@ -65,6 +65,18 @@ void rmpp_send_begin(struct rmpp_sender *sender, const uint8_t *message, size_t 
 		     unsigned offset);
 /* The next segment that the window allows. False: an ACK has to come before. */
 bool rmpp_send_next(struct rmpp_sender *sender, uint8_t mad[MAD_BYTES]);
+/*
+ * Segments one behind the other, from a number on, on their way together. That they were one at a time no
+ * receiver can tell: none of them is the last of the message, or of those that the window allows.
+ */
+struct rmpp_train {
+	const struct rmpp_sender *sender;
+	uint32_t first, count;
+};
+/* The next ones that may go so, at most @most. False: there are not enough to be worth it. */
+bool rmpp_send_train(const struct rmpp_sender *sender, uint32_t most, struct rmpp_train *train);
+/* They went. */
+void rmpp_send_departed(struct rmpp_sender *sender, const struct rmpp_train *train);
 /* No ACK came in time: from the first segment on that is not acknowledged. */
 void rmpp_send_again(struct rmpp_sender *sender);
 static inline bool rmpp_send_is_over(const struct rmpp_sender *sender)
@@ -79,7 +91,7 @@ enum rmpp_result rmpp_send_input(struct rmpp_sender *sender, const uint8_t mad[M
 
 struct rmpp_receiver {
 	uint8_t *message;		/* of `room` bytes; NULL: nothing so far, or it was taken */
-	size_t room;
+	size_t room, announced;		/* announced: what the first segment says of all, if it is true */
 	unsigned offset;
 	uint32_t last;			/* the number of the last one; 0: it has not come */
 	uint32_t last_length;		/* its PayloadLength */
@@ -93,6 +105,10 @@ void rmpp_receive_end(struct rmpp_receiver *receiver);
 /* A DATA. Of a message that is complete, its segments are acknowledged again. */
 enum rmpp_result rmpp_receive_input(struct rmpp_receiver *receiver, const uint8_t mad[MAD_BYTES],
 				    uint8_t answer[MAD_BYTES]);
+/* The room that it has for them then; 0: it does not take them together, but one by one. */
+size_t rmpp_receive_train_room(const struct rmpp_receiver *receiver, const struct rmpp_train *train);
+/* As many calls of rmpp_receive_input(), of which each says that there is nothing to do. False: no memory. */
+bool rmpp_receive_train(struct rmpp_receiver *receiver, const struct rmpp_train *train);
 /* Of a message that is complete. */
 size_t rmpp_receive_bytes(const struct rmpp_receiver *receiver);
 

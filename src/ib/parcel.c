@@ -38,6 +38,7 @@ int parcel_send(int fd, const struct iovec *iov, int count)
 				  .msg_iovlen = (size_t)count };
 	union parcel_control control;
 	struct iovec head;
+	uint8_t first[PARCEL_HEAD];
 	size_t bytes = 0;
 	int file = -1, err;
 
@@ -47,7 +48,15 @@ int parcel_send(int fd, const struct iovec *iov, int count)
 		file = parcel_file(iov, count, bytes);
 		if (file < 0)
 			return errno;
-		head = (struct iovec){ .iov_base = iov[0].iov_base, .iov_len = PARCEL_HEAD };
+		bytes = 0;
+		for (int i = 0; bytes < sizeof(first); i++) {
+			size_t part = sizeof(first) - bytes < iov[i].iov_len ? sizeof(first) - bytes :
+									       iov[i].iov_len;
+
+			memcpy(first + bytes, iov[i].iov_base, part);
+			bytes += part;
+		}
+		head = (struct iovec){ .iov_base = first, .iov_len = sizeof(first) };
 		memset(&control, 0, sizeof(control));
 		message = (struct msghdr){ .msg_iov = &head, .msg_iovlen = 1,
 					   .msg_control = control.bytes,

@@ -16,7 +16,7 @@
 #define PARCEL_INLINE_MAX	65536u		/* bytes of a message that go as they are */
 #define PARCEL_HEAD		(64u + 256u)	/* bytes in the datagram of a longer one */
 
-/* The first piece has the head whole if the message is a long one. 0 or errno; without waiting. */
+/* 0 or errno; without waiting. */
 int parcel_send(int fd, const struct iovec *iov, int count);
 /* Receives a datagram; *file: what came with it, or -1. Bytes, or -1 and errno. */
 ssize_t parcel_receive(int fd, void *data, size_t bytes, int *file);

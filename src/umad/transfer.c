@@ -313,22 +313,15 @@ int umad_poll(int fd, int timeout_ms)
 static int message_write(int fd, const ib_user_mad_t *umad, size_t bytes)
 {
 	ib_user_mad_t header = *umad;
-	struct iovec whole = { .iov_base = (void *)(uintptr_t)umad, .iov_len = bytes };
-	struct iovec pieces[2];
-	uint8_t head[PARCEL_HEAD];
+	const struct iovec pieces[2] = {
+		{ .iov_base = &header, .iov_len = sizeof(header) },
+		{ .iov_base = (uint8_t *)(uintptr_t)umad + sizeof(header), .iov_len = bytes - sizeof(header) },
+	};
 	int err;
 
-	if (bytes > PARCEL_INLINE_MAX) {
+	if (bytes > PARCEL_INLINE_MAX)		/* how much there is */
 		header.length = (uint32_t)bytes;
-		memcpy(head, umad, sizeof(head));
-		memcpy(head, &header, sizeof(header));
-		pieces[0] = (struct iovec){ .iov_base = head, .iov_len = sizeof(head) };
-		pieces[1] = (struct iovec){ .iov_base = (uint8_t *)(uintptr_t)umad + sizeof(head),
-					    .iov_len = bytes - sizeof(head) };
-		err = parcel_send(fd, pieces, 2);
-	} else {
-		err = parcel_send(fd, &whole, 1);
-	}
+	err = parcel_send(fd, pieces, 2);
 	return err == EPIPE || err == ECONNRESET || err == ENOTCONN ? ENODEV : err;
 }
 

@@ -109,6 +109,12 @@ static void ctl_deliver(void *context, uint32_t node, uint32_t port, const uint8
 		agents_deliver(room.agents, node, port, mad, from, room.now_us);
 }
 
+static bool ctl_deliver_train(void *context, uint32_t node, uint32_t port,
+			      const struct fabric_train *train, const struct fabric_address *from)
+{
+	return agents_deliver_train(room.agents, node, port, train, from);
+}
+
 static enum fabric_arrival ctl_arrive(void *context, uint32_t node, uint32_t port,
 				      const uint8_t *packet, size_t bytes)
 {
@@ -237,8 +243,8 @@ static void must_answer(struct program *programs)
 
 static void world_begin(void)
 {
-	static const struct fabric_ops calls = { .deliver = ctl_deliver, .arrive = ctl_arrive,
-						 .event = ctl_event };
+	static const struct fabric_ops calls = { .deliver = ctl_deliver, .deliver_train = ctl_deliver_train,
+						 .arrive = ctl_arrive, .event = ctl_event };
 	static const struct agents_ops agent_calls = { .receive = visitors_receive };
 	struct fabric_errors errors;
 

@@ -380,7 +380,6 @@ static int word_statistics(struct room *room, int count, char **word, FILE *out)
 	NUMBER(agents, unserved);
 	NUMBER(agents, segments);
 	NUMBER(agents, aborted);
-	NUMBER(agents, no_memory);
 	NUMBER(*room, lost_mads);
 #undef NUMBER
 	return 0;

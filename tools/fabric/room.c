@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -34,6 +35,7 @@
 #define GOODBYE_US	3000000u
 #define RECIPE_MAX	512
 #define FILE_MAX	(256u << 20)
+#define LONG_MESSAGE	(8 << 20)
 
 /* ---- what the rest of the room asks ---- */
 
@@ -298,6 +300,15 @@ static void room_deliver(void *context, uint32_t node, uint32_t port, const uint
 		agents_deliver(room->agents, node, port, mad, from, room->now_us);
 }
 
+/* What programs' QPs get has no segments: all that has is for agents. */
+static bool room_deliver_train(void *context, uint32_t node, uint32_t port,
+			       const struct fabric_train *train, const struct fabric_address *from)
+{
+	struct room *room = context;
+
+	return agents_deliver_train(room->agents, node, port, train, from);
+}
+
 static void room_event(void *context, uint32_t node, uint32_t port, enum fabric_event event)
 {
 	struct room *room = context;
@@ -343,6 +354,7 @@ static void room_lost(void *context, uint32_t node, uint32_t port, const uint8_t
 }
 
 static const struct fabric_ops fabric_calls = { .deliver = room_deliver,
+						.deliver_train = room_deliver_train,
 						.event = room_event,
 						.arrive = room_arrive,
 						.fold = room_fold,
@@ -749,6 +761,9 @@ static int run(struct room *room, const struct options *options, int argc, int f
 			return EXIT_FAILURE;
 		}
 	}
+	/* Memory of a long message is kept for the next one: fresh pages cost more than what is written there. */
+	mallopt(M_MMAP_THRESHOLD, LONG_MESSAGE);
+	mallopt(M_TRIM_THRESHOLD, 2 * LONG_MESSAGE);
 	if (room_open(room))
 		return EXIT_FAILURE;
 	room->now_us = room_now_us();

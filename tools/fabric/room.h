@@ -105,7 +105,8 @@ bool room_find_device(const struct room *room, uint32_t host, const char *device
 
 int visitors_open(struct room *room);			/* 0 or errno */
 void visitors_close(struct room *room);
-void visitors_receive(void *visitor, const uint8_t *message, size_t bytes);	/* agents_ops */
+void visitors_receive(void *visitor, const struct agent_header *header, const uint8_t *mad,
+		      size_t bytes);			/* agents_ops */
 /* Those that are done with go. At the end of a turn. */
 void visitors_reap(struct room *room);
 /* Lines about each, for the console. */

@@ -156,17 +156,18 @@ static bool visitor_send(struct visitor *visitor, const struct iovec *iov, int c
 	return true;
 }
 
-void visitors_receive(void *user, const uint8_t *message, size_t bytes)
+void visitors_receive(void *user, const struct agent_header *header, const uint8_t *mad, size_t bytes)
 {
-	struct iovec iov = { .iov_base = (void *)(uintptr_t)message, .iov_len = bytes };
+	const struct iovec iov[2] = { { .iov_base = (void *)(uintptr_t)header, .iov_len = sizeof(*header) },
+				      { .iov_base = (void *)(uintptr_t)mad, .iov_len = bytes } };
 	struct visitor *visitor = user;
 
-	if (visitor_send(visitor, &iov, 1))
+	if (visitor_send(visitor, iov, 2))
 		return;
 	visitor->lost++;
 	visitor->room->lost_mads++;
 	fabric_count_dropped(visitor->room->fabric, visitor->at, visitor->port,
-			     agents_message_is_smp(message, bytes));
+			     agents_mad_is_smp(mad));
 	if (visitor->told)
 		return;
 	visitor->told = true;
@@ -524,8 +525,9 @@ static void visitor_mad(struct visitor *visitor, const uint8_t *data, size_t byt
 		return;
 	message = malloc(header.length);
 	if (message && !parcel_read(file, message, header.length))
-		agents_write(of, message, header.length, visitor->room->now_us);
-	free(message);
+		agents_write_buffer(of, message, header.length, visitor->room->now_us);
+	else
+		free(message);
 }
 
 /* False: there is nothing more, or it has gone. */

@@ -11,6 +11,7 @@
 #include "engine/wake.h"
 #include "device/limits.h"
 #include "local/channel/ring.h"
+#include "platform/clock.h"
 
 static int check_cqe(const struct hca_context *context, uint32_t cqe, const char *who)
 {
@@ -56,6 +57,7 @@ int hca_create_cq_in(struct hca_context *context, const struct ibv_cq_init_attr_
 			      attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED && !cq->ignore_overrun;
 	cq->stamped = attr->wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
 					IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
+	atomic_store_explicit(&cq->yield_every, policy_numbers.yield_every, memory_order_relaxed);
 	cq->owner = context;
 	cq->async = context->async;
 	list_init(&cq->error_event.node);
@@ -193,15 +195,20 @@ static void cq_make_progress(struct cq *cq)
 
 static void found_nothing(struct cq *cq)
 {
+	uint32_t every = atomic_load_explicit(&cq->yield_every, memory_order_relaxed);
 	uint32_t empty = count_poll(&cq->empty_polls);
+	uint64_t begin_ns;
 	int before;
 
-	if (!policy_yield_is_due(empty))
+	if (!policy_yield_is_due(empty, every))
 		return;
 	before = errno;
 	if (explaining())
-		cq_explain_empty(cq, policy_yield_is_first(empty));
+		cq_explain_empty(cq, policy_yield_is_first(empty, every));
+	begin_ns = clock_now_ns();
 	thread_yield();
+	every = policy_yielded(every, clock_now_ns() - begin_ns);
+	atomic_store_explicit(&cq->yield_every, every, memory_order_relaxed);
 	errno = before;
 }
 

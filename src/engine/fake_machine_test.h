@@ -261,7 +261,7 @@ static void app_round_ended(struct thread *thread)
 	} else if (machine->kind == APP_WAITS || machine->kind == APP_EPOLLS) {
 		if (machine->armed || machine->raised & ON_EVENT)
 			thread->phase = APP_SLEEPS;
-	} else if (policy_yield_is_due(++machine->empty)) {
+	} else if (policy_yield_is_due(++machine->empty, policy_numbers.yield_every)) {
 		app_yields(thread);
 	}
 }

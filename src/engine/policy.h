@@ -26,6 +26,8 @@ struct policy_numbers {
 	/* Polling of a CQ (device/cq.c). */
 	unsigned skips;			/* of so many empty polls all but one look at shared memory only */
 	unsigned yield_every;		/* empty polls in a row after which the core is offered to others */
+	unsigned yield_soon;		/* the same, where others took it, and only for a turn: */
+	uint64_t turn_min_ns, turn_max_ns;	/* a yield takes less where nobody, and more where a hog has it */
 	unsigned progress_every;	/* polls of a CQ that is not empty between rounds */
 	/* Rounds (progress.c). */
 	unsigned timers_every;		/* busy rounds between looks at the timers */
@@ -56,7 +58,8 @@ struct policy_numbers {
 };
 
 static const struct policy_numbers policy_numbers = {
-	.skips = 8, .yield_every = 50, .progress_every = 16,
+	.skips = 8, .yield_every = 50, .yield_soon = 4, .turn_min_ns = 2000, .turn_max_ns = 300000,
+	.progress_every = 16,
 	.timers_every = 4, .brief_rounds = 16, .brief_bytes = 1u << 20, .long_round = 16,
 	.note_every_ns = 5000, .reply_max = 8, .reply_missed = 2, .reply_retry = 64,
 	.recent_ns = 20000, .events_ns = 1000000, .score_start = 4, .score_max = 32, .score_needed = 2,
@@ -196,16 +199,27 @@ static inline bool policy_progress_is_due(uint32_t full)
 	return full % policy_numbers.progress_every == 0;
 }
 
-/* An empty poll is over: is the core offered to others? */
-static inline bool policy_yield_is_due(uint32_t empty)
+/* An empty poll is over: is the core offered to others? @every: policy_yielded(), at first yield_every. */
+static inline bool policy_yield_is_due(uint32_t empty, uint32_t every)
 {
-	return empty % policy_numbers.yield_every == 0;
+	return empty % every == 0;
 }
 
 /* Such a poll is the first of a row of empty ones that ends with a yield. */
-static inline bool policy_yield_is_first(uint32_t empty)
+static inline bool policy_yield_is_first(uint32_t empty, uint32_t every)
 {
-	return empty <= policy_numbers.yield_every;
+	return empty <= every;
+}
+
+/*
+ * A yield took so long: what is @every from now on? Somebody who has the core for a turn only is perhaps the
+ * peer, who answers in it, and then each poll before the yield is waited for. A hog would keep the core.
+ */
+static inline uint32_t policy_yielded(uint32_t every, uint64_t taken_ns)
+{
+	if (taken_ns > policy_numbers.turn_min_ns && taken_ns < policy_numbers.turn_max_ns)
+		return policy_numbers.yield_soon;
+	return every * 2 < policy_numbers.yield_every ? every * 2 : policy_numbers.yield_every;
 }
 
 /* A round has received messages for a thread that polls: may it leave out the rest? */

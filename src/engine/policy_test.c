@@ -284,12 +284,30 @@ static void polls_make_progress_now_and_then(void **state)
 	for (n = 0; n < 4000; n++) {
 		skipped += policy_may_skip(n);
 		rounds += policy_progress_is_due(n);
-		yields += policy_yield_is_due(n);
+		yields += policy_yield_is_due(n, policy_numbers.yield_every);
 	}
 	assert_int_equal(skipped, 3500);
 	assert_int_equal(rounds, 250);
 	assert_int_equal(yields, 80);
 	assert_false(policy_may_skip(0));
+}
+
+/* Soon again where another thread had a turn; not for a hog, which keeps the core; seldom where nobody runs. */
+static void yields_come_soon_where_others_take_turns(void **state)
+{
+	const struct policy_numbers *numbers = &policy_numbers;
+	uint32_t every = numbers->yield_every;
+	unsigned n;
+
+	assert_int_equal(policy_yielded(every, 300), numbers->yield_every);
+	assert_int_equal(policy_yielded(every, numbers->turn_max_ns), numbers->yield_every);
+	every = policy_yielded(every, 10000);
+	assert_int_equal(every, numbers->yield_soon);
+	assert_int_equal(policy_yielded(every, 10000), numbers->yield_soon);
+	assert_int_equal(policy_yielded(every, 3000000), 2 * numbers->yield_soon);
+	for (n = 0; n < 4; n++)
+		every = policy_yielded(every, 300);
+	assert_int_equal(every, numbers->yield_every);
 }
 
 static void rounds_leave_out_what_can_wait(void **state)
@@ -352,6 +370,7 @@ int main(void)
 		POLICY_TEST(who_waits_in_its_place_lets_it_sleep),
 		POLICY_TEST(a_wait_vouches_for_the_next_ones),
 		POLICY_TEST(polls_make_progress_now_and_then),
+		POLICY_TEST(yields_come_soon_where_others_take_turns),
 		POLICY_TEST(rounds_leave_out_what_can_wait),
 		POLICY_TEST(replies_are_learnt),
 		POLICY_TEST(who_lingers_stops_in_the_end),

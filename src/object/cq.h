@@ -91,6 +91,7 @@ struct cq {
 	void *owner;			/* hca_context */
 	struct lock poll_lock;		/* held between start_poll and end_poll */
 	_Atomic uint32_t empty_polls;	/* in a row: a hint */
+	_Atomic uint32_t yield_every;	/* after so many of them the core is offered to others */
 	_Atomic uint32_t full_polls;
 	_Atomic uint64_t empty_since_ns;	/* to explain a wait that cannot end; once */
 	_Atomic bool empty_explained;

@@ -9,48 +9,24 @@
 
 #include "base/bytes.h"
 
-#define METHOD_BITS	0x7fu
-#define METHOD_RESPONSE	0x80u
-
-enum { CLASS_LID_ROUTED = 0x01, CLASS_SA = 0x03, CLASS_CM = 0x07, CLASS_DIRECTED = 0x81 };
 enum { CLASS_DEVICE = 0x06, CLASS_DEVICE_ADMIN = 0x10, CLASS_BIS = 0x12 };
-enum { VENDOR_2_FIRST = 0x30, VENDOR_2_LAST = 0x4f, CLASSES = 0x50, VERSIONS = 8 };
-enum { METHOD_GET = 1, METHOD_SET = 2, METHOD_SEND = 3, METHOD_TRAP_REPRESS = 7 };
+enum { CLASSES = 0x50, VERSIONS = 8 };
 
-enum { VENDOR_OUI = 37 };		/* a byte of the MAD */
-
-/* ---- classes and methods ---- */
-
-static bool class_is_vendor_2(uint8_t class)
-{
-	return class >= VENDOR_2_FIRST && class <= VENDOR_2_LAST;
-}
+/* ---- classes ---- */
 
 bool agents_class_has_rmpp(uint8_t class)
 {
-	return class == CLASS_SA || class == CLASS_DEVICE || class == CLASS_DEVICE_ADMIN ||
-	       class == CLASS_BIS || class_is_vendor_2(class);
+	return class == MAD_CLASS_ADMINISTRATION || class == CLASS_DEVICE || class == CLASS_DEVICE_ADMIN ||
+	       class == CLASS_BIS || mad_class_has_oui(class);
 }
 
 unsigned agents_data_offset(uint8_t class)
 {
-	if (class == CLASS_SA)
+	if (class == MAD_CLASS_ADMINISTRATION)
 		return 56;
 	if (class == CLASS_DEVICE || class == CLASS_DEVICE_ADMIN || class == CLASS_BIS)
 		return 64;
-	return class_is_vendor_2(class) ? 40 : MAD_HEADER_BYTES;
-}
-
-/* TrapRepress answers a Trap, though it has no response bit. */
-static bool agent_mad_is_answer(const uint8_t *mad)
-{
-	return (mad[3] & METHOD_RESPONSE) || mad[3] == METHOD_TRAP_REPRESS;
-}
-
-static bool agent_has_class(const struct agent *agent, uint8_t class, uint8_t version, uint32_t oui)
-{
-	return agent->request.class == class && agent->request.class_version == version &&
-	       (!class_is_vendor_2(class) || agent->request.oui == oui);
+	return mad_class_has_oui(class) ? 40 : MAD_HEADER_BYTES;
 }
 
 /* ---- ports and files ---- */
@@ -109,7 +85,7 @@ struct agents_file *agents_open(struct agents *agents, uint32_t node, uint32_t p
 		if (port) {
 			port->node = node;
 			port->port = port_number;
-			list_init(&port->agents);
+			list_init(&port->table);
 			list_add_tail(port_bucket(agents, node, port_number), &port->of_bucket);
 		}
 	}
@@ -166,7 +142,7 @@ static void agent_end(struct agent *agent)
 		while (!list_empty(&agent->waiting[i]))
 			agent_request_end(
 				list_entry(agent->waiting[i].next, struct request, of_tid));
-	list_remove(&agent->of_port);
+	list_remove(&agent->row.node);
 	agent->file->agent[agent->id] = NULL;
 	free(agent);
 }
@@ -195,30 +171,19 @@ static bool request_is_sound(const struct agent_request *request)
 	if (request->class_version >= VERSIONS || request->rmpp_version > 1 ||
 	    (request->flags & ~AGENT_USER_RMPP) || request->oui > 0xffffff)
 		return false;
-	if (class == 0 || (class >= CLASSES && class != CLASS_DIRECTED))
+	if (class == 0 || (class >= CLASSES && class != MAD_CLASS_SUBNET_DIRECTED))
 		return false;
-	if (class_is_vendor_2(class) && !request->oui)
+	if (mad_class_has_oui(class) && !request->oui)
 		return false;
 	return !request->rmpp_version || agents_class_has_rmpp(class);
 }
 
 /* Connection management is the fabric's own, as it is a kernel's. */
-static bool methods_are_taken(const struct agents_port *port, const struct agent_request *request)
+static bool agent_is_taken(const struct agents_port *port, const struct mad_key *key)
 {
-	const struct list *at;
-
-	if (request->class == CLASS_CM && request->class_version == 2 &&
-	    (request->methods[0] >> METHOD_SEND & 1))
+	if (key->class == MAD_CLASS_CM && key->class_version == 2 && (key->methods[0] >> MAD_METHOD_SEND & 1))
 		return true;
-	list_for_each(at, &port->agents) {
-		const struct agent *agent = list_entry(at, struct agent, of_port);
-
-		if (agent_has_class(agent, request->class, request->class_version, request->oui) &&
-		    ((agent->request.methods[0] & request->methods[0]) ||
-		     (agent->request.methods[1] & request->methods[1])))
-			return true;
-	}
-	return false;
+	return mad_table_is_taken(&port->table, key);
 }
 
 static bool tid_is_used(const struct agents *agents, uint32_t tid)
@@ -229,7 +194,7 @@ static bool tid_is_used(const struct agents *agents, uint32_t tid)
 		const struct agents_file *file = list_entry(at, struct agents_file, of_all);
 
 		for (unsigned i = 0; i < AGENTS_PER_FILE; i++)
-			if (file->agent[i] && file->agent[i]->tid == tid)
+			if (file->agent[i] && file->agent[i]->row.key.transaction == tid)
 				return true;
 	}
 	return false;
@@ -237,6 +202,11 @@ static bool tid_is_used(const struct agents *agents, uint32_t tid)
 
 int agents_register(struct agents_file *file, const struct agent_request *request, uint32_t *id)
 {
+	struct mad_key key = {
+		.port = file->port->port, .qpn = mad_class_qpn(request->class), .class = request->class,
+		.class_version = request->class_version, .oui = request->oui,
+		.methods = { request->methods[0], request->methods[1] },
+	};
 	struct agents *agents = file->all;
 	struct agent *agent;
 	uint32_t wanted = *id;
@@ -248,15 +218,15 @@ int agents_register(struct agents_file *file, const struct agent_request *reques
 			;
 	if (wanted == AGENTS_PER_FILE)
 		return ENOMEM;
-	if (file->agent[wanted] || methods_are_taken(file->port, request))
+	do
+		key.transaction = ++agents->last_tid;
+	while (!key.transaction || tid_is_used(agents, key.transaction));
+	if (file->agent[wanted] || agent_is_taken(file->port, &key))
 		return EBUSY;
 	agent = calloc(1, sizeof(*agent));
 	if (!agent)
 		return ENOMEM;
-	do
-		agents->last_tid++;
-	while (!agents->last_tid || tid_is_used(agents, agents->last_tid));
-	agent->tid = agents->last_tid;
+	agent->row.key = key;
 	agent->file = file;
 	agent->id = wanted;
 	agent->request = *request;
@@ -264,7 +234,7 @@ int agents_register(struct agents_file *file, const struct agent_request *reques
 		list_init(&agent->waiting[i]);
 	list_init(&agent->sendings);
 	list_init(&agent->assemblies);
-	list_add_tail(&file->port->agents, &agent->of_port);
+	list_add_tail(&file->port->table, &agent->row.node);
 	file->agent[wanted] = agent;
 	*id = wanted;
 	return 0;
@@ -419,8 +389,8 @@ static int agents_write_from(struct agents_file *file, const uint8_t *message, s
 	if (rmpp && (length < agents_data_offset(mad[1]) || length > RMPP_MESSAGE_MAX))
 		return EINVAL;
 	agents->statistics.written++;
-	if (!agent_mad_is_answer(mad)) {
-		put_be32(mad + 8, agent->tid);
+	if (!mad_is_answer(mad)) {
+		put_be32(mad + 8, agent->row.key.transaction);
 		if (request_find(agent, mad))
 			return EINVAL;
 		if (header.timeout_ms) {
@@ -464,7 +434,7 @@ int agents_write_buffer(struct agents_file *file, uint8_t *message, size_t bytes
 
 bool agents_mad_is_smp(const uint8_t *mad)
 {
-	return mad[1] == CLASS_LID_ROUTED || mad[1] == CLASS_DIRECTED;
+	return mad_class_is_smp(mad[1]);
 }
 
 void agent_receive(struct agent *agent, const struct agent_header *header, const uint8_t *mad,
@@ -472,35 +442,6 @@ void agent_receive(struct agent *agent, const struct agent_header *header, const
 {
 	agent->file->all->statistics.received++;
 	agent->file->all->ops.receive(agent->file->user, header, mad, length);
-}
-
-static struct agent *agent_of_answer(const struct agents_port *port, const uint8_t *mad)
-{
-	uint32_t tid = get_be32(mad + 8);
-	struct list *at;
-
-	list_for_each(at, &port->agents) {
-		struct agent *agent = list_entry(at, struct agent, of_port);
-
-		if (agent->tid == tid)
-			return agent;
-	}
-	return NULL;
-}
-
-static struct agent *agent_of_request(const struct agents_port *port, const uint8_t *mad)
-{
-	unsigned method = mad[3] & METHOD_BITS;
-	struct list *at;
-
-	list_for_each(at, &port->agents) {
-		struct agent *agent = list_entry(at, struct agent, of_port);
-
-		if (agent_has_class(agent, mad[1], mad[2], get_be24(mad + VENDOR_OUI)) &&
-		    agent->request.methods[method / 64] >> (method % 64) & 1)
-			return agent;
-	}
-	return NULL;
 }
 
 static void header_from(struct agent_header *header, const struct agent *agent,
@@ -522,22 +463,29 @@ static void header_from(struct agent_header *header, const struct agent *agent,
 	memcpy(header->gid, from->gid, sizeof(header->gid));
 }
 
+/* NULL: no program of the port does. */
+static struct agent *agent_that_takes(struct agents *agents, uint32_t node, uint32_t port_number,
+				      const uint8_t *mad)
+{
+	struct agents_port *port = port_find(agents, node, port_number);
+	struct mad_row *row = port ? mad_table_find(&port->table, port_number, mad_class_qpn(mad[1]), mad) : NULL;
+
+	return row ? container_of(row, struct agent, row) : NULL;
+}
+
 void agents_deliver(struct agents *agents, uint32_t node, uint32_t port_number,
 		    const uint8_t mad[MAD_BYTES], const struct fabric_address *from,
 		    uint64_t now_us)
 {
-	struct agents_port *port = port_find(agents, node, port_number);
+	struct agent *agent = agent_that_takes(agents, node, port_number, mad);
 	bool rmpp = agents_class_has_rmpp(mad[1]) && rmpp_is_active(mad);
-	bool answer = agent_mad_is_answer(mad);
+	bool answer = mad_is_answer(mad);
 	const uint8_t *message = mad;
 	struct request *request = NULL;
-	struct agent *agent = NULL;
 	struct agent_header header;
 	size_t length = MAD_BYTES;
 
-	if (port)
-		agent = answer ? agent_of_answer(port, mad) : agent_of_request(port, mad);
-	if (!agent && (mad[3] == METHOD_GET || mad[3] == METHOD_SET) &&
+	if (!agent && (mad[3] == MAD_METHOD_GET || mad[3] == MAD_METHOD_SET) &&
 	    !(rmpp && mad[RMPP_TYPE] != RMPP_DATA)) {
 		agents->statistics.refused++;
 		fabric_refuse(agents->fabric, node, port_number, mad, from, now_us);
@@ -573,12 +521,9 @@ void agents_deliver(struct agents *agents, uint32_t node, uint32_t port_number,
 bool agents_deliver_train(struct agents *agents, uint32_t node, uint32_t port_number,
 			  const struct fabric_train *train, const struct fabric_address *from)
 {
-	struct agents_port *port = port_find(agents, node, port_number);
 	const uint8_t *mad = train->mad;
-	struct agent *agent = NULL;
+	struct agent *agent = agent_that_takes(agents, node, port_number, mad);
 
-	if (port)
-		agent = agent_mad_is_answer(mad) ? agent_of_answer(port, mad) : agent_of_request(port, mad);
 	return agent && agent_segments(agent) && agent_rmpp_train(agent, mad, from, train->content);
 }
 

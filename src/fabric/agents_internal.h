@@ -7,6 +7,7 @@
 #include "base/timer_heap.h"
 #include "fabric/agents.h"
 #include "fabric/rmpp.h"
+#include "wire/mad_table.h"
 
 #define PORT_BUCKETS	256u
 #define REQUEST_BUCKETS	64u
@@ -33,10 +34,9 @@ struct request {
 };
 
 struct agent {
-	struct list of_port;
+	struct mad_row row;		/* its transaction is never 0 */
 	struct agents_file *file;
 	uint32_t id;			/* in its file */
-	uint32_t tid;			/* upper half of its transaction IDs; never 0 */
 	struct agent_request request;
 	struct list waiting[REQUEST_BUCKETS];
 	struct list sendings, assemblies;	/* RMPP: agents_rmpp.c */
@@ -47,7 +47,7 @@ struct agents_port {
 	struct list of_bucket;
 	uint32_t node, port;
 	unsigned files;
-	struct list agents;
+	struct list table;		/* of agents */
 };
 
 struct agents_file {

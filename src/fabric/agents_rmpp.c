@@ -22,7 +22,6 @@
 #define ASSEMBLIES_MAX	256u
 #define TURN_SENDINGS	64u		/* in one call of agents_timer() a window each, at most */
 #define TURN_WINDOWS	8u		/* and of few so many together */
-#define METHOD_RESPONSE	0x80u
 
 struct sending {
 	struct agent_timer timer;	/* the first; an ACK is late */
@@ -173,8 +172,8 @@ int sending_begin(struct agent *agent, const struct agent_header *header, const 
 	sending->request = request;
 	sending->header = *header;
 	sending->retries = header->retries;
-	if (!(from->mad[3] & METHOD_RESPONSE))
-		put_be32(sending->message + 8, agent->tid);
+	if (!(from->mad[3] & MAD_METHOD_RESPONSE))
+		put_be32(sending->message + 8, agent->row.key.transaction);
 	rmpp_send_begin(&sending->sender, sending->message, from->bytes,
 			agents_data_offset(sending->message[1]));
 	list_init(&sending->of_ready);
@@ -260,7 +259,7 @@ static struct sending *sending_of(const struct agent *agent, const uint8_t *mad,
 		struct sending *sending = list_entry(at, struct sending, of_agent);
 
 		if (!memcmp(sending->message + 8, mad + 8, 8) && sending->message[1] == mad[1] &&
-		    sending->message[3] == (mad[3] ^ METHOD_RESPONSE) &&
+		    sending->message[3] == (mad[3] ^ MAD_METHOD_RESPONSE) &&
 		    get_be16(sending->header.lid) == from->lid)
 			return sending;
 	}

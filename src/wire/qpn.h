@@ -16,6 +16,7 @@
 
 #define QPN_BITS	24
 #define QPN_MASK	((1u << QPN_BITS) - 1)
+#define QPN_SMI		0u
 #define QPN_GSI		1u
 #define QPN_MULTICAST	0xffffffu
 #define QP_INDEX_BITS	(QPN_BITS - SLOT_BITS)

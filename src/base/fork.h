@@ -23,7 +23,6 @@ enum fork_rank {
 	FORK_DEVICES,		/* devices_lock (rdmacm) */
 	FORK_CHECK,		/* check_lock */
 	FORK_CM,		/* anew: start_lock, agent.lock */
-	FORK_MAD,		/* anew: opening, calling, deadlines */
 	FORK_PROCESS,		/* process_lock; of QP1, claims and watched slots */
 	FORK_SLOTS,		/* senders_lock */
 	FORK_CONTEXTS,		/* contexts_lock (verbs) */

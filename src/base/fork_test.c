@@ -101,7 +101,7 @@ static void what_is_not_given_is_not_called(void **state)
 					  only_child = { .child = after_1 };
 	char child[sizeof(ran)];
 
-	fork_register(FORK_MAD, &only_parent);
+	fork_register(FORK_SLOTS, &only_parent);
 	fork_register(FORK_CM, &only_child);
 	fork_once(child);
 	assert_string_equal(ran, "a");

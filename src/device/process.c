@@ -20,7 +20,7 @@
 #include "device/observer.h"
 #include "engine/injection.h"
 #include "engine/receive.h"
-#include "mad/gsi.h"
+#include "mad/mad.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "platform/thread_cpu.h"
@@ -190,7 +190,7 @@ static void subnet_ports_turn(struct source *source, bool ready, uint64_t now_ns
 	}
 	while (subnet_take_gone(hca->subnet, &gone))
 		for (unsigned i = 0; i < sizeof(gone.lid) / sizeof(gone.lid[0]) && gone.lid[i]; i++)
-			qp1_remote_gone(&hca->qp1, &(struct gsi_remote){ .slot = gone.slot, .lid = gone.lid[i],
+			qp1_remote_gone(&hca->qp1, &(struct mad_remote){ .slot = gone.slot, .lid = gone.lid[i],
 									.lmc = gone.lmc[i] & 7 }, now_ns);
 	if (watch == SUBNET_WATCH)
 		source_watch(&hca->engine.source.all, &hca->subnet_data, subnet_fd(hca->subnet));

@@ -62,7 +62,10 @@ struct arrival;
 
 /* Calls to the rooms above the engine; under engine->progress unless stated otherwise. */
 struct engine_ops {
-	/* A packet to QP1 that can be taken. Returns why it was dropped, counted. */
+	/*
+	 * A packet to QP0 or QP1 that can be taken. Returns why it was dropped, counted; DROP_NO_QP: nobody has
+	 * that QP, which is not counted.
+	 */
 	enum drop (*management)(void *owner, const struct arrival *arrival, uint64_t now_ns);
 	/* Likewise, one to a multicast group. */
 	enum drop (*multicast)(void *owner, const struct packet *packet, struct rx_info *info, uint64_t now_ns);

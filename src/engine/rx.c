@@ -204,21 +204,24 @@ static enum drop rx_take_multicast(struct receiver *receiver, const struct arriv
 	return engine->ops->multicast(engine->owner, &arrival->packet, &info, receiver->now_ns);
 }
 
-/* For QP1. The P_Key that came by a fabric is any of its port's: the fabric has looked. */
+/* For QP0 or QP1. The P_Key that came by a fabric is any of its port's: the fabric has looked. QP0 has none. */
 static enum drop rx_take_mad(struct receiver *receiver, const struct arrival *arrival)
 {
 	struct engine *engine = receiver->engine;
+	enum drop why;
 
-	if (!arrival->datagram->ib.port && !pkey_matches(arrival->packet.pkey, PKEY_DEFAULT)) {
+	if (arrival->packet.dest_qpn != QPN_SMI && !arrival->datagram->ib.port &&
+	    !pkey_matches(arrival->packet.pkey, PKEY_DEFAULT)) {
 		drop_explain(DROP_PKEY, NULL, &arrival->packet, arrival->datagram->source);
 		return drop_count(engine->counters, DROP_PKEY, 1);
 	}
 	call_shield();
 	rx_unlock_qp(receiver);
-	return engine->ops->management(engine->owner, arrival, receiver->now_ns);
+	why = engine->ops->management(engine->owner, arrival, receiver->now_ns);
+	return why == DROP_NO_QP ? rx_no_qp(receiver, arrival->datagram, &arrival->packet) : why;
 }
 
-/* QPs that no process has for itself. QP0 of a fabric is its process's, and on other links there is none. */
+/* QPs that no process has for itself. */
 struct rx_special {
 	uint32_t qpn;
 	enum drop (*take)(struct receiver *receiver, const struct arrival *arrival);
@@ -226,6 +229,7 @@ struct rx_special {
 };
 
 static const struct rx_special rx_specials[] = {
+	{ QPN_SMI, rx_take_mad, .takes_faults = true },	/* by dropping none */
 	{ QPN_GSI, rx_take_mad, .takes_faults = true }, /* where it is known whose it is (mad/dispatch.c) */
 	{ QPN_MULTICAST, rx_take_multicast },
 };
@@ -359,10 +363,10 @@ static void rx_apply_faults(struct receiver *receiver, const struct arrival *arr
 
 /* ---- datagrams ---- */
 
-/* Of another process's slot. QP0 is of none. */
+/* Of another process's slot. */
 static bool is_foreign(const struct engine *engine, uint32_t qpn)
 {
-	return !engine_has_slot(engine, qpn_slot(qpn)) && qpn && !rx_find_special(qpn);
+	return !engine_has_slot(engine, qpn_slot(qpn)) && !rx_find_special(qpn);
 }
 
 /* Neighbouring segments for one slot are handed on together: unix queues are short. */

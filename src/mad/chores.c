@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Work of the worker for the consumer of QP1: its deadline, MADs returned by ICMP, peers that
+ * Work of the worker for the consumers of MADs: their deadlines, MADs returned by ICMP, peers that
  * ended, QPs that exceeded their retries; and the list of services for the port group.
  *
- * Ticks and returned MADs are reported under qp1->engine->progress, as received MADs are. Other
- * calls are made without locks of the HCA, but with qp1->calls: gsi_close() waits for them.
+ * Ticks and returned MADs are reported under qp1->engine->progress, as received MADs are; the rest without.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -37,8 +36,7 @@ static void chores_tick(struct qp1 *qp1, uint64_t now_ns)
 	    !atomic_compare_exchange_strong(&qp1->deadline_ns, &deadline_ns, TIME_NEVER))
 		return;
 	lock_acquire(&qp1->engine->progress);
-	if (qp1->gsi)
-		qp1->gsi->ops->tick(qp1->gsi->consumer, now_ns);
+	mad_tick(qp1, now_ns);
 	lock_release(&qp1->engine->progress);
 }
 
@@ -66,7 +64,7 @@ static void return_mad(struct qp1 *qp1, const struct udp_error *error, uint64_t 
 	counter_add(qp1->engine->counters, COUNTER_RX_MAD_ERROR, 1);
 	memcpy(to.local, error->source, 16);
 	memcpy(to.remote, error->destination, 16);
-	qp1->gsi->ops->unreachable(qp1->gsi->consumer, &to, packet.payload, now_ns);
+	mad_unreachable(qp1, &to, packet.payload, now_ns);
 }
 
 static void take_errors(struct qp1 *qp1, uint64_t now_ns)
@@ -80,36 +78,17 @@ static void take_errors(struct qp1 *qp1, uint64_t now_ns)
 	lock_release(&qp1->engine->progress);
 }
 
-/* ---- calls without locks of the HCA ---- */
-
-static struct gsi *begin_calls(struct qp1 *qp1) ACQUIRES(qp1->calls)
-{
-	struct gsi *gsi;
-
-	lock_acquire(&qp1->calls);
-	lock_acquire(&qp1->lock);
-	gsi = qp1->gsi;
-	lock_release(&qp1->lock);
-	return gsi;
-}
-
-static void end_calls(struct qp1 *qp1) RELEASES(qp1->calls)
-{
-	lock_release(&qp1->calls);
-}
+/* ---- peers that ended, and those that were lost ---- */
 
 static void report_gone_peers(struct qp1 *qp1, uint64_t now_ns)
 {
 	uint32_t gone[GONE_MAX];
-	struct gsi *gsi;
 	unsigned i, count;
 
 	do {
 		count = slot_watch_turn(qp1->engine->watch, gone, GONE_MAX);
-		gsi = begin_calls(qp1);
-		for (i = 0; gsi && i < count; i++)
-			gsi->ops->peer_gone(gsi->consumer, gone[i], now_ns);
-		end_calls(qp1);
+		for (i = 0; i < count; i++)
+			mad_peer_gone(qp1, gone[i], now_ns);
 	} while (count == GONE_MAX);
 }
 
@@ -158,38 +137,17 @@ static void report_lost_peers(struct qp1 *qp1, uint64_t now_ns)
 {
 	struct lost_qp lost[LOST_MAX];
 	uint32_t at = 0;
-	struct gsi *gsi;
 	unsigned i, count;
 
 	if (!atomic_exchange(&qp1->peers_lost, false))
 		return;
 	do {
 		count = collect_lost(qp1, &at, lost);
-		gsi = begin_calls(qp1);
-		for (i = 0; gsi && i < count; i++)
-			gsi->ops->qp_failed(gsi->consumer, lost[i].number, now_ns);
-		end_calls(qp1);
-		for (i = 0; i < count; i++)
+		for (i = 0; i < count; i++) {
+			mad_qp_failed(qp1, lost[i].number, now_ns);
 			explain_lost(qp1, &lost[i]);
+		}
 	} while (count == LOST_MAX);
-}
-
-void qp1_interface_changed(struct qp1 *qp1, const struct net_change *change, uint64_t now_ns)
-{
-	struct gsi *gsi = begin_calls(qp1);
-
-	if (gsi)
-		gsi->ops->interface_changed(gsi->consumer, change, now_ns);
-	end_calls(qp1);
-}
-
-void qp1_remote_gone(struct qp1 *qp1, const struct gsi_remote *remote, uint64_t now_ns)
-{
-	struct gsi *gsi = begin_calls(qp1);
-
-	if (gsi && gsi->ops->remote_gone)
-		gsi->ops->remote_gone(gsi->consumer, remote, now_ns);
-	end_calls(qp1);
 }
 
 void qp1_peer_lost(struct qp1 *qp1, struct qp *qp)
@@ -219,11 +177,10 @@ static void publish_services(struct qp1 *qp1, uint64_t now_ns)
 
 void qp1_interfaces_changed(struct qp1 *qp1)
 {
-	struct gsi *gsi = begin_calls(qp1);
-
-	if (gsi)
-		gsi_find_host_only(gsi);
-	end_calls(qp1);
+	lock_acquire(&qp1->opening);	/* it stays */
+	if (qp1->gsi)
+		gsi_find_host_only(qp1->gsi);
+	lock_release(&qp1->opening);
 }
 
 /* ---- sources ---- */
@@ -313,7 +270,10 @@ void qp1_init(struct qp1 *qp1, struct engine *engine, struct net *net)
 	qp1->engine = engine;
 	qp1->net = net;
 	lock_init(&qp1->lock);
+	lock_init(&qp1->opening);
 	lock_init(&qp1->calls);
+	lock_init(&qp1->deadlines);
+	list_init(&qp1->consumers);
 	atomic_init(&qp1->psn, (uint32_t)random_u64() & PSN_MASK);
 	atomic_init(&qp1->deadline_ns, TIME_NEVER);
 	atomic_init(&qp1->backlog_ns, TIME_NEVER);
@@ -332,14 +292,4 @@ int qp1_open(struct qp1 *qp1)
 void qp1_fini(struct qp1 *qp1)
 {
 	free(qp1->backlog);
-}
-
-bool qp1_may_leave(struct qp1 *qp1, uint64_t now_ns)
-{
-	bool may;
-
-	lock_acquire(&qp1->engine->progress);
-	may = !qp1->gsi || !qp1->gsi->ops->may_leave || qp1->gsi->ops->may_leave(qp1->gsi->consumer, now_ns);
-	lock_release(&qp1->engine->progress);
-	return may;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Delivers a MAD to the consumer of this process, or forwards it to the process that owns it. */
+/* Delivers a MAD to its consumer in this process, or forwards it to the process that owns it. */
 #include <errno.h>
 #include <string.h>
 
@@ -7,25 +7,31 @@
 #include "engine/qp_table.h"
 #include "mad/internal.h"
 
+void qp1_address(const struct datagram *datagram, uint16_t pkey, struct mad_address *from)
+{
+	*from = (struct mad_address){ .link = datagram->link, .interface = datagram->interface,
+				      .traffic_class = datagram->traffic_class & (uint8_t)~ECN_BITS };
+	memcpy(from->local, datagram->destination, 16);
+	memcpy(from->remote, datagram->source, 16);
+	if (datagram->ib.port) {	/* a GRH is of one way alone: LIDs are who it is */
+		from->ib = datagram->ib;
+		from->ib.has_grh = false;
+		from->pkey = pkey;
+		ip_addr_of_lid(from->remote, datagram->ib.lid);
+	}
+}
+
 enum drop qp1_deliver(struct qp1 *qp1, const struct datagram *datagram, const uint8_t *mad,
 		      uint64_t now_ns)
 {
-	struct mad_address from = { .link = datagram->link, .interface = datagram->interface,
-				    .traffic_class = datagram->traffic_class & (uint8_t)~ECN_BITS };
+	struct mad_address from;
 
 	if (!qp1->gsi)
 		return qp1_refuse(qp1, datagram, mad) ? DROP_NONE :
 							drop_count(qp1->engine->counters, DROP_MAD_NOBODY, 1);
-	memcpy(from.local, datagram->destination, 16);
-	memcpy(from.remote, datagram->source, 16);
-	if (datagram->ib.port) {	/* a GRH is of one way alone: LIDs are who it is */
-		from.ib = datagram->ib;
-		from.ib.has_grh = false;
-		from.pkey = datagram->pkey;
-		ip_addr_of_lid(from.remote, datagram->ib.lid);
-	}
+	qp1_address(datagram, datagram->pkey, &from);
 	counter_add(qp1->engine->counters, COUNTER_RX_MAD, 1);
-	return qp1->gsi->ops->received(qp1->gsi->consumer, &from, mad, now_ns);
+	return mad_received(qp1, QPN_GSI, &from, mad, now_ns);
 }
 
 enum drop qp1_count_forwarded(struct qp1 *qp1, int err)

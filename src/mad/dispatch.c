@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Dispatch of MADs received on QP1 to the process that owns them. Answers of connection management
+ * Dispatch of MADs received on QP0 and QP1. Those of QP0 stay in the process: its consumers have them, or nobody.
+ * Those of QP1 go to the process that owns them. Answers of connection management
  * belong to the holder of the slot in the communication ID that they answer, requests to the
  * process that serves their service ID. All others, those for a process that ended, and requests
  * without a server (after a while: backlog.c) are handled by the process that received them: by its
- * consumer, or without one by refuse.c. Classes are dispatched by mad.c.
+ * consumers (mad.c), or without one by refuse.c.
  *
  * A datagram is forwarded once at most.
  */
@@ -46,13 +47,33 @@ static enum drop dispatch_take(struct qp1 *qp1, const struct cm_target *target,
 	return qp1_deliver(qp1, &one, mad, now_ns);
 }
 
+/* The SMI looks at no key. DROP_NO_QP, not counted: this process has none. */
+static enum drop dispatch_smp(struct qp1 *qp1, const struct arrival *arrival, uint64_t now_ns)
+	REQUIRES(qp1->engine->progress)
+{
+	const struct packet *packet = &arrival->packet;
+	struct mad_address from;
+	enum drop why;
+
+	if (!qp1->gsi || packet->op->code != OPCODE_UD_SEND_ONLY || packet->payload_bytes != MAD_BYTES)
+		return DROP_NO_QP;
+	qp1_address(arrival->datagram, packet->pkey, &from);
+	why = mad_received(qp1, QPN_SMI, &from, packet->payload, now_ns);
+	if (why != DROP_NO_QP)
+		counter_add(qp1->engine->counters, COUNTER_RX_MAD, 1);
+	return why;
+}
+
 enum drop qp1_receive(struct qp1 *qp1, const struct arrival *arrival, uint64_t now_ns)
 {
 	struct datagram one = arrival_datagram(arrival);
 	struct cm_target target;
-	enum drop why = dispatch_check(&one, &arrival->packet);
+	enum drop why;
 	int err = ECONNREFUSED;
 
+	if (arrival->packet.dest_qpn == QPN_SMI)
+		return dispatch_smp(qp1, arrival, now_ns);
+	why = dispatch_check(&one, &arrival->packet);
 	if (why)
 		return drop_count(qp1->engine->counters, why, 1);
 	cm_message_target(arrival->packet.payload, &target);

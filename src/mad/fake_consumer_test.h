@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* For tests of QP1: a consumer that counts calls, and waits for a count. */
+/* For tests of MADs: a consumer that counts calls, and waits for a count. */
 #ifndef VERBATIM_MAD_FAKE_CONSUMER_TEST_H
 #define VERBATIM_MAD_FAKE_CONSUMER_TEST_H
 
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "mad/gsi.h"
+#include "mad/mad.h"
 #include "platform/patience_test.h"
 
 #define MS	1000000ull
@@ -18,21 +18,8 @@ static inline bool comes(_Atomic unsigned *count, unsigned wanted)
 	return comes_true(*count >= wanted) && *count == wanted;
 }
 
-/* Calls that a test does not expect. */
-
-static inline void ignore_tick(void *consumer, uint64_t now_ns)
-{
-}
-
-static inline void ignore_qp_failed(void *consumer, uint32_t qpn, uint64_t now_ns)
-{
-}
-
-static inline void ignore_interface_changed(void *consumer, const struct net_change *change, uint64_t now_ns)
-{
-}
-
-static inline void ignore_peer_gone(void *consumer, uint32_t slot, uint64_t now_ns)
+/* A call that a test does not expect. */
+static inline void ignore_tick(void *owner, uint64_t now_ns)
 {
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The consumer of QP1 (gsi.h): opening and closing, sending, claims on services and watches.
+ * What QP1 does for its consumers (gsi.h): sending, claims on services and watches.
  *
  * A MAD is sent by the way of all packets (engine/out.h), so that faults and traces apply. This includes
  * MADs to this process: only the port's selector knows the receiver.
@@ -48,20 +48,13 @@ static int watch_fds(struct qp1 *qp1, const struct gsi *gsi)
 	return err;
 }
 
-/* The place of the consumer: EBUSY when it is taken. */
-static int change_consumer(struct qp1 *qp1, struct gsi *from, struct gsi *to)
+static void change_gsi(struct qp1 *qp1, struct gsi *to)
 {
-	int err = 0;
-
 	lock_acquire(&qp1->engine->progress);
 	lock_acquire(&qp1->lock);
-	if (qp1->gsi == from)
-		qp1->gsi = to;
-	else
-		err = EBUSY;
+	qp1->gsi = to;
 	lock_release(&qp1->lock);
 	lock_release(&qp1->engine->progress);
-	return err;
 }
 
 static void free_gsi(struct gsi *gsi)
@@ -70,25 +63,6 @@ static void free_gsi(struct gsi *gsi)
 		services_close(gsi->services);
 	free(gsi->host_only);
 	free(gsi);
-}
-
-static int make_gsi(struct qp1 *qp1, const struct gsi_ops *ops, void *consumer, struct gsi **made)
-{
-	struct gsi *gsi = calloc(1, sizeof(*gsi));
-	int err;
-
-	if (!gsi)
-		return ENOMEM;
-	gsi->qp1 = qp1;
-	gsi->ops = ops;
-	gsi->consumer = consumer;
-	lock_init(&gsi->host_only_lock);
-	err = services_open(&gsi->services);
-	if (err)
-		free_gsi(gsi);
-	else
-		*made = gsi;
-	return err;
 }
 
 void gsi_find_host_only(struct gsi *gsi)
@@ -103,16 +77,19 @@ void gsi_find_host_only(struct gsi *gsi)
 	lock_release(&gsi->host_only_lock);
 }
 
-int gsi_open(struct qp1 *qp1, const struct gsi_ops *ops, void *consumer, struct gsi **opened)
+int gsi_open(struct qp1 *qp1)
 {
-	struct gsi *gsi = NULL;
-	int err = make_gsi(qp1, ops, consumer, &gsi);
+	struct gsi *gsi = calloc(1, sizeof(*gsi));
+	int err;
 
-	*opened = gsi;			/* before the first call can come */
-	if (!err)
-		err = change_consumer(qp1, NULL, gsi);
+	if (!gsi)
+		return ENOMEM;
+	gsi->qp1 = qp1;
+	lock_init(&gsi->host_only_lock);
+	err = services_open(&gsi->services);
 	if (err)
 		goto free;
+	change_gsi(qp1, gsi);
 	gsi_find_host_only(gsi);
 	err = udp_errors_open(qp1->engine->udp);
 	if (!err)
@@ -120,24 +97,17 @@ int gsi_open(struct qp1 *qp1, const struct gsi_ops *ops, void *consumer, struct 
 	if (!err)
 		return 0;
 	udp_errors_close(qp1->engine->udp);
-	change_consumer(qp1, gsi, NULL);
+	change_gsi(qp1, NULL);
 free:
-	if (gsi)
-		free_gsi(gsi);
+	free_gsi(gsi);
 	return err;
 }
 
-void gsi_close(struct gsi *gsi)
+void gsi_close(struct qp1 *qp1)
 {
-	struct qp1 *qp1 = gsi->qp1;
+	struct gsi *gsi = qp1->gsi;
 
-	if (atomic_load(&gsi->abandoned))
-		return;			/* the parent's: its locks may be held for ever */
-	change_consumer(qp1, gsi, NULL);
-	/* Calls that began before this end. */
-	lock_acquire(&qp1->calls);
-	lock_release(&qp1->calls);
-	atomic_store(&qp1->deadline_ns, TIME_NEVER);
+	change_gsi(qp1, NULL);
 	unwatch_fds(qp1, gsi);
 	udp_errors_close(qp1->engine->udp);
 	free_gsi(gsi);
@@ -185,14 +155,6 @@ int gsi_send(struct gsi *gsi, const struct mad_address *to, const uint8_t mad[MA
 	memcpy(datagram.source, inside ? loopback : to->local, 16);
 	memcpy(datagram.destination, inside ? loopback : to->remote, 16);
 	return qp1_transmit(gsi->qp1, &datagram, mad);
-}
-
-void gsi_set_deadline(struct gsi *gsi, uint64_t deadline_ns)
-{
-	if (atomic_load(&gsi->abandoned))
-		return;
-	atomic_store(&gsi->qp1->deadline_ns, deadline_ns);
-	worker_wake_at(gsi->qp1->engine, deadline_ns);
 }
 
 void gsi_count(struct gsi *gsi, int counter)

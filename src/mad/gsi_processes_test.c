@@ -70,10 +70,10 @@ static unsigned member_count;
 
 /* ---- a member ---- */
 
-static enum drop received(void *consumer, const struct mad_address *from, const uint8_t mad[MAD_BYTES],
-			  uint64_t now_ns)
+static enum drop received(void *owner, const struct mad_address *from, const struct mad_header *header,
+			  const uint8_t mad[MAD_BYTES], uint64_t now_ns)
 {
-	struct report *report = consumer;
+	struct report *report = owner;
 	struct cm_target target;
 
 	memcpy(report->mad, mad, MAD_BYTES);
@@ -85,30 +85,26 @@ static enum drop received(void *consumer, const struct mad_address *from, const 
 	return DROP_NONE;
 }
 
-static void unreachable(void *consumer, const struct mad_address *to, const uint8_t mad[MAD_BYTES],
-			uint64_t now_ns)
+static void tick(void *owner, uint64_t now_ns)
 {
-}
-
-static void tick(void *consumer, uint64_t now_ns)
-{
-	struct report *report = consumer;
+	struct report *report = owner;
 
 	report->tick_ns = clock_now_ns();
 	report->ticks++;
 }
 
-static void peer_gone(void *consumer, uint32_t slot, uint64_t now_ns)
+static void peer_gone(void *owner, uint32_t slot, uint64_t now_ns)
 {
-	struct report *report = consumer;
+	struct report *report = owner;
 
 	report->gone_slot = slot;
 	report->gone_ns = clock_now_ns();
 	report->gone++;
 }
 
-static const struct gsi_ops member_ops = { received, unreachable, tick, ignore_qp_failed, peer_gone,
-	ignore_interface_changed };
+static const struct mad_ops member_ops = { .received = received, .tick = tick, .peer_gone = peer_gone };
+static const struct mad_key member_key = { .port = MAD_ANY_PORT, .qpn = QPN_GSI, .class = MAD_CLASS_CM,
+					   .class_version = MAD_ANY_VERSION, .methods = MAD_ALL_METHODS };
 
 static void fill_report(struct report *report, struct hca *hca)
 {
@@ -131,8 +127,9 @@ static int send_from_here(struct gsi *gsi, const struct order *order)
 	return gsi_send(gsi, &to, order->mad);
 }
 
-static int obey(struct gsi *gsi, struct hca *hca, struct report *report, const struct order *order)
+static int obey(struct mad_agent *consumer, struct hca *hca, struct report *report, const struct order *order)
 {
+	struct gsi *gsi = consumer ? mad_gsi(consumer) : NULL;
 	static struct gsi_claim *claim;
 	pid_t child;
 
@@ -149,7 +146,7 @@ static int obey(struct gsi *gsi, struct hca *hca, struct report *report, const s
 	case DO_WATCH:
 		return gsi_watch_slot(gsi, (uint32_t)order->number);
 	case DO_DEADLINE:
-		gsi_set_deadline(gsi, order->number);
+		mad_set_deadline(consumer, order->number);
 		return 0;
 	case DO_FORK:
 		child = fork();
@@ -163,7 +160,7 @@ static int obey(struct gsi *gsi, struct hca *hca, struct report *report, const s
 		fill_report(report, hca);
 		return 0;
 	case DO_CLOSE:
-		gsi_close(gsi);
+		mad_close(consumer);
 		return 0;
 	}
 	return ENOSYS;
@@ -171,7 +168,7 @@ static int obey(struct gsi *gsi, struct hca *hca, struct report *report, const s
 
 static void run_member(struct report *report, int fd, uid_t uid, bool consumes)
 {
-	struct gsi *gsi = NULL;
+	struct mad_agent *consumer = NULL;
 	struct order order;
 	struct hca *hca;
 	int err;
@@ -179,11 +176,11 @@ static void run_member(struct report *report, int fd, uid_t uid, bool consumes)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	alarm(HANGING_S);
 	if ((uid && setresuid(uid, uid, uid)) || hca_get(&hca) ||
-	    (consumes && gsi_open(&hca->qp1, &member_ops, report, &gsi)))
+	    (consumes && mad_open(&hca->qp1, &member_key, &member_ops, report, &consumer)))
 		_exit(1);
 	report->slot = hca->engine.qps.slot[0].number;
 	while (read(fd, &order, sizeof(order)) == (ssize_t)sizeof(order)) {
-		err = obey(gsi, hca, report, &order);
+		err = obey(consumer, hca, report, &order);
 		if (write(fd, &err, sizeof(err)) < 0)
 			break;
 	}

@@ -28,33 +28,37 @@
 #include "wire/packet.h"
 
 #define WIRE_BYTES	280u		/* BTH, DETH, MAD, ICRC */
+#define SOME_CLASS	0x09		/* of a vendor */
 
 static bool real_root;
 static const uint8_t any[16];
 static int here_ns, there_ns;		/* ours; that of the other end */
-static struct gsi *gsi;
+static struct mad_agent *consumer;
+static struct gsi *gsi;			/* open as long as that */
 static struct hca *hca;
 
 /* What the consumer was called with. */
-static struct {
+static struct heard {
 	_Atomic unsigned received, unreachable, failed;
 	struct mad_address address;
 	uint8_t mad[MAD_BYTES];
 	uint64_t at_ns;
 	uint32_t qpn;
-} heard;
+} heard, smi_heard;
 
-static enum drop received(void *consumer, const struct mad_address *from, const uint8_t mad[MAD_BYTES],
-			  uint64_t now_ns)
+static enum drop received(void *owner, const struct mad_address *from, const struct mad_header *header,
+			  const uint8_t mad[MAD_BYTES], uint64_t now_ns)
 {
-	heard.address = *from;
-	memcpy(heard.mad, mad, MAD_BYTES);
-	heard.received++;
+	struct heard *by = owner;
+
+	by->address = *from;
+	memcpy(by->mad, mad, MAD_BYTES);
+	by->received++;
 	return DROP_NONE;
 }
 
-static void unreachable(void *consumer, const struct mad_address *to, const uint8_t mad[MAD_BYTES],
-			uint64_t now_ns)
+static void unreachable(void *owner, const struct mad_address *to, const struct mad_header *header,
+			const uint8_t mad[MAD_BYTES], uint64_t now_ns)
 {
 	heard.address = *to;
 	memcpy(heard.mad, mad, MAD_BYTES);
@@ -62,14 +66,16 @@ static void unreachable(void *consumer, const struct mad_address *to, const uint
 	heard.unreachable++;
 }
 
-static void qp_failed(void *consumer, uint32_t qpn, uint64_t now_ns)
+static void qp_failed(void *owner, uint32_t qpn, uint64_t now_ns)
 {
 	heard.qpn = qpn;
 	heard.failed++;
 }
 
-static const struct gsi_ops ops = { received, unreachable, ignore_tick, qp_failed, ignore_peer_gone,
-	ignore_interface_changed };
+static const struct mad_ops ops = { .received = received, .unreachable = unreachable, .tick = ignore_tick,
+				    .qp_failed = qp_failed };
+static const struct mad_key key = { .port = MAD_ANY_PORT, .qpn = QPN_GSI, .class = SOME_CLASS,
+				    .class_version = MAD_ANY_VERSION, .methods = MAD_ALL_METHODS };
 
 static const uint8_t *address_of(const char *text)
 {
@@ -122,14 +128,15 @@ static bool make_pair(void)
 static int setup(void **state)
 {
 	memset(&heard, 0, sizeof(heard));
-	if (!make_pair() || hca_get(&hca))
+	if (!make_pair() || hca_get(&hca) || mad_open(&hca->qp1, &key, &ops, &heard, &consumer))
 		return -1;
-	return gsi_open(&hca->qp1, &ops, &heard, &gsi);
+	gsi = mad_gsi(consumer);
+	return 0;
 }
 
 static int teardown(void **state)
 {
-	gsi_close(gsi);
+	mad_close(consumer);
 	hca_put(hca);
 	close(here_ns);
 	close(there_ns);
@@ -169,6 +176,8 @@ static void make_mad(uint8_t mad[MAD_BYTES], uint8_t seed)
 
 	for (i = 0; i < MAD_BYTES; i++)
 		mad[i] = (uint8_t)(seed + i * 7);
+	mad[0] = MAD_BASE_VERSION;
+	mad[1] = SOME_CLASS;
 }
 
 static uint64_t counted(enum counter counter)
@@ -235,6 +244,7 @@ struct wire {
 	uint16_t pkey;
 	size_t bytes;			/* of payload */
 	bool damaged;
+	bool to_smi;			/* QP0, not QP1 */
 };
 
 static void send_there(int fd, bool ipv6, const struct wire *wire, const uint8_t *mad)
@@ -243,7 +253,7 @@ static void send_there(int fd, bool ipv6, const struct wire *wire, const uint8_t
 	struct sockaddr_in to4 = { .sin_family = AF_INET, .sin_port = htons(4791) };
 	struct icrc_header header = { .ipv6 = ipv6, .source_port = 0xc111, .destination_port = 4791,
 				      .dont_fragment = true };
-	struct packet packet = { .op = opcode_get(wire->opcode), .pkey = wire->pkey, .dest_qpn = 1,
+	struct packet packet = { .op = opcode_get(wire->opcode), .pkey = wire->pkey, .dest_qpn = !wire->to_smi,
 				 .psn = 99, .deth = { .qkey = wire->qkey, .source_qpn = 1 },
 				 .payload_bytes = wire->bytes };
 	uint8_t bytes[512] = { 0 };
@@ -303,6 +313,44 @@ static void what_is_no_mad_for_qp1_is_counted_and_dropped(void **state)
 	assert_int_equal(counted(COUNTER_RX_MAD), got);
 }
 
+static void what_comes_to_qp0_is_its_consumers_alone(void **state)
+{
+	static const struct wire smp = { 0x64, 0, 0x1234, 256, false, true };
+	static const struct wire gmp = { 0x64, QKEY_GSI, 0xffff, 256, false, false };
+	struct mad_key smi_key = key;
+	struct mad_agent *smi;
+	int fd = socket_there(false, 0xc111);
+	uint8_t mad[MAD_BYTES];
+
+	memset(&smi_heard, 0, sizeof(smi_heard));
+	make_mad(mad, 1);
+	send_there(fd, false, &smp, mad);
+	send_there(fd, false, &gmp, mad);
+	assert_true(comes(&heard.received, 1));
+	assert_int_equal(counted(COUNTER_RX_QPN), 1);
+	smi_key.qpn = QPN_SMI;
+	assert_int_equal(mad_open(&hca->qp1, &smi_key, &ops, &smi_heard, &smi), 0);
+	make_mad(mad, 2);
+	send_there(fd, false, &smp, mad);
+	assert_true(comes(&smi_heard.received, 1));
+	assert_memory_equal(smi_heard.mad, mad, MAD_BYTES);
+	mad[1]++;			/* of another class */
+	send_there(fd, false, &smp, mad);
+	send_there(fd, false, &gmp, mad);
+	mad[1]--;
+	send_there(fd, false, &gmp, mad);
+	assert_true(comes(&heard.received, 2));
+	assert_int_equal(counted(COUNTER_RX_QPN), 2);
+	assert_int_equal(counted(COUNTER_RX_MAD_CLASS), 1);
+	mad_close(smi);
+	send_there(fd, false, &smp, mad);
+	send_there(fd, false, &gmp, mad);
+	assert_true(comes(&heard.received, 3));
+	assert_int_equal(counted(COUNTER_RX_QPN), 3);
+	assert_int_equal(smi_heard.received, 1);
+	close(fd);
+}
+
 /* ---- what comes back ---- */
 
 static void where_nobody_has_the_port_is_known_within_milliseconds(void **state)
@@ -333,7 +381,7 @@ static void where_nobody_has_the_port_is_known_within_milliseconds(void **state)
 static void errors_of_one_destination_do_not_disturb_another(void **state)
 {
 	struct mad_address bad = way("10.9.0.1", "10.9.0.2"), good = way("127.0.0.1", "127.0.0.1");
-	uint8_t mad[MAD_BYTES] = { 1, 0x77 };
+	uint8_t mad[MAD_BYTES] = { MAD_BASE_VERSION, SOME_CLASS };
 	unsigned i;
 
 	for (i = 0; i < 200; i++) {
@@ -361,7 +409,7 @@ static void without_a_route_the_call_says_so(void **state)
 static void a_host_that_is_not_there_is_unreachable(void **state)
 {
 	struct mad_address to = way("10.9.0.1", "10.9.0.99");
-	uint8_t mad[MAD_BYTES] = { 9 };
+	uint8_t mad[MAD_BYTES] = { MAD_BASE_VERSION, SOME_CLASS, 9 };
 
 	if (!shell("echo 1 2>/dev/null >/proc/sys/net/ipv4/neigh/va/mcast_solicit && "
 		   "echo 20 2>/dev/null >/proc/sys/net/ipv4/neigh/va/retrans_time_ms")) {
@@ -376,9 +424,9 @@ static void a_host_that_is_not_there_is_unreachable(void **state)
 
 static void a_second_consumer_is_refused(void **state)
 {
-	struct gsi *second;
+	struct mad_agent *second;
 
-	assert_int_equal(gsi_open(&hca->qp1, &ops, NULL, &second), EBUSY);
+	assert_int_equal(mad_open(&hca->qp1, &key, &ops, NULL, &second), EBUSY);
 	assert_int_equal(gsi_slot(gsi), hca->engine.qps.slot[0].number);
 }
 
@@ -419,7 +467,7 @@ static void a_gid_without_an_address_is_reached_inside_the_host(void **state)
 {
 	struct mad_address to = { 0 };
 	struct net_gid port;
-	uint8_t mad[MAD_BYTES] = { 1, 0x77 };
+	uint8_t mad[MAD_BYTES] = { MAD_BASE_VERSION, SOME_CLASS };
 
 	assert_int_equal(net_find_gid(gsi_net(gsi), address_of("fe80::200:ff:fe00:0"), 0, &port), 0);
 	assert_string_equal(port.device, "vb_lo");
@@ -597,6 +645,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_mad_leaves_as_rxe_sends_it),
 		TEST(what_is_no_mad_for_qp1_is_counted_and_dropped),
+		TEST(what_comes_to_qp0_is_its_consumers_alone),
 		TEST(where_nobody_has_the_port_is_known_within_milliseconds),
 		TEST(errors_of_one_destination_do_not_disturb_another),
 		TEST(without_a_route_the_call_says_so),

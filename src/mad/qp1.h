@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * QP1 of this process: delivers management datagrams to the process that owns them, and there to
- * its consumer (gsi.h).
+ * QP0 and QP1 of this process: management datagrams are delivered to the process that owns them, and there to
+ * the consumer that takes them (mad.h).
  *
- *	gsi.c		the consumer, sending, claims, watches
+ *	mad.c		the consumers: the table, its calls and deadlines
+ *	gsi.c		sending, claims, watches
  *	dispatch.c	checks a received MAD and finds its owner
  *	deliver.c	to the consumer, or forwarded to another process
  *	backlog.c	requests without a server yet
  *	refuse.c	answers in a process without a consumer
- *	chores.c	beginning and end; sources: work of the worker for the consumer
- *	mad.c		agents: the consumer of gsi.h, by management class
+ *	chores.c	beginning and end; sources: work of the worker for the consumers
  */
 #ifndef VERBATIM_MAD_QP1_H
 #define VERBATIM_MAD_QP1_H
@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "base/datagram.h"
+#include "base/list.h"
 #include "base/lock.h"
 #include "engine/engine.h"
 #include "net/net.h"
@@ -30,12 +31,15 @@ struct backlog;
 struct qp1 {
 	struct engine *engine;
 	struct net *net;
+	struct lock opening;		/* opening and closing consumers */
+	struct lock calls;		/* held while consumers are called */
+	struct lock deadlines;		/* of the consumers; leaf */
+	struct list consumers;		/* struct mad_row: under calls or deadlines, changed under both */
 	struct lock lock;		/* changing gsi; leaf */
-	struct lock calls;		/* held in calls to the consumer that are not under progress */
 	struct gsi *gsi;		/* under progress or lock, changed under both; or NULL */
 	struct backlog *backlog;	/* requests that wait for a server, under progress; or NULL */
 	_Atomic uint32_t psn;
-	_Atomic uint64_t deadline_ns;	/* the consumer's */
+	_Atomic uint64_t deadline_ns;	/* the earliest of the consumers */
 	_Atomic uint64_t backlog_ns;	/* the backlog's */
 	_Atomic bool services_changed;	/* the port group needs the new list */
 	_Atomic bool peers_lost;	/* some QP's peer_lost is set */
@@ -47,7 +51,7 @@ void qp1_init(struct qp1 *qp1, struct engine *engine, struct net *net);
 int qp1_open(struct qp1 *qp1);
 void qp1_fini(struct qp1 *qp1);
 
-/* For struct engine_ops; a packet to QP1 that can be taken. */
+/* For struct engine_ops; a packet to QP0 or QP1 that can be taken. */
 enum drop qp1_receive(struct qp1 *qp1, const struct arrival *arrival, uint64_t now_ns)
 	REQUIRES(qp1->engine->progress);
 /* As hand_over() of struct engine_ops: one of ours to an address of this host whose port another program has. */
@@ -59,8 +63,8 @@ int qp1_hand_over(struct qp1 *qp1, const uint8_t *mad, const struct datagram *da
 void qp1_interface_changed(struct qp1 *qp1, const struct net_change *change, uint64_t now_ns);
 void qp1_interfaces_changed(struct qp1 *qp1);
 /* A process of another node of the fabric has ended. */
-struct gsi_remote;
-void qp1_remote_gone(struct qp1 *qp1, const struct gsi_remote *remote, uint64_t now_ns);
+struct mad_remote;
+void qp1_remote_gone(struct qp1 *qp1, const struct mad_remote *remote, uint64_t now_ns);
 /* By the worker, when the process is about to end: all is said. */
 bool qp1_may_leave(struct qp1 *qp1, uint64_t now_ns);
 void qp1_peer_lost(struct qp1 *qp1, struct qp *qp) REQUIRES(qp->lock);

@@ -285,7 +285,7 @@ static void agent_qp_failed(void *owner, uint32_t qpn, uint64_t now_ns)
 }
 
 /* As agent_peer_gone(): of a peer behind a fabric, by the LID that its packets go to. */
-static void agent_remote_gone(void *owner, const struct gsi_remote *remote, uint64_t now_ns)
+static void agent_remote_gone(void *owner, const struct mad_remote *remote, uint64_t now_ns)
 {
 	struct list *node, *following;
 
@@ -363,6 +363,10 @@ static bool agent_may_leave(void *owner, uint64_t now_ns)
 	return !unanswered;
 }
 
+static const struct mad_key agent_mad_key = {
+	.port = MAD_ANY_PORT, .qpn = QPN_GSI, .class = MAD_CLASS_CM, .class_version = MAD_ANY_VERSION,
+	.methods = MAD_ALL_METHODS,
+};
 static const struct mad_ops mad_agent_ops = {
 	.received = agent_received,
 	.unreachable = agent_unreachable,
@@ -392,6 +396,10 @@ static void agent_sa_tick(void *owner, uint64_t now_ns)
 {
 }
 
+static const struct mad_key agent_sa_key = {
+	.port = MAD_ANY_PORT, .qpn = QPN_GSI, .class = MAD_CLASS_ADMINISTRATION, .class_version = MAD_ANY_VERSION,
+	.methods = MAD_ALL_METHODS,
+};
 static const struct mad_ops sa_agent_ops = { .received = agent_sa_received, .tick = agent_sa_tick };
 
 /* To the subnet manager as it is now. */
@@ -470,13 +478,13 @@ static int agent_start(void)
 
 	if (err)
 		return err;
-	err = mad_open(qp1, MAD_CLASS_CM, &mad_agent_ops, NULL, &mad);
+	err = mad_open(qp1, &agent_mad_key, &mad_agent_ops, NULL, &mad);
 	if (err)
 		goto put;
 	gsi = mad_gsi(mad);
 	by_fabric = net_has_ib(gsi_net(gsi));
 	if (by_fabric)
-		err = mad_open(qp1, MAD_CLASS_ADMINISTRATION, &sa_agent_ops, NULL, &sa_mad);
+		err = mad_open(qp1, &agent_sa_key, &sa_agent_ops, NULL, &sa_mad);
 	if (err)
 		goto close;
 	agent_lock();

@@ -269,7 +269,7 @@ static void a_program_that_ended_disconnects(void **test)
 	struct endpoint *endpoint = create();
 	struct cm_message message, reply = { .kind = CM_MESSAGE_REP };
 	struct mad_address from = { .link = ROUTE_IB, .ib = { .port = FAKE_IB_PORT, .lid = PEER } };
-	struct gsi_remote gone = { .lid = PEER };
+	struct mad_remote gone = { .lid = PEER };
 	uint8_t mad[MAD_BYTES];
 
 	resolve_by_fabric(endpoint);

@@ -59,11 +59,11 @@ void hca_put_qp1(struct qp1 *qp1)
 {
 }
 
-int mad_open(struct qp1 *qp1, unsigned class, const struct mad_ops *ops, void *owner,
+int mad_open(struct qp1 *qp1, const struct mad_key *key, const struct mad_ops *ops, void *owner,
 	     struct mad_agent **opened)
 {
 	fake.opened++;
-	if (class != MAD_CLASS_CM) {
+	if (key->class != MAD_CLASS_CM) {
 		fake.sa_ops = ops;
 		*opened = &fake.agent;
 		return 0;

@@ -395,6 +395,9 @@ static enum frame_kind find_twin(struct walk *walk)
 			is_twin = true;
 		walk->at += length;
 	} while (type);
+	/* No version of IP is 0, as its VL is here. */
+	if (is_twin && walk_left(walk) && !(walk_bytes(walk)[0] >> 4))
+		return find_lrh(walk);
 	if (is_twin && walk_left(walk) >= GRH_BYTES && walk_bytes(walk)[0] >> 4 == 6 &&
 	    walk_bytes(walk)[6] == GRH_NEXT_BTH)
 		return find_grh(walk, FRAME_ROCE_V1);

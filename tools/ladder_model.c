@@ -142,7 +142,6 @@ static int ladder_process_of_file(struct ladder *ladder, const char *path, int *
 	return ladder_process(ladder, name, strcspn(name, "."), process);
 }
 
-/* "PROGRAM(PID)" and "PROGRAM(PID) events" are one process. */
 /* What traces have: packets of NAME, and another source of that file, its events, NAME events. */
 static bool ladder_is_process(const struct capture *capture, const struct capture_source *source, size_t bytes)
 {
@@ -156,6 +155,21 @@ static bool ladder_is_process(const struct capture *capture, const struct captur
 			return true;
 	}
 	return false;
+}
+
+/* "PROGRAM(PID)", "PROGRAM(PID) events" and others (docs/trace-format.md) are one process: of its name so much. */
+static size_t ladder_process_bytes(const char *name)
+{
+	static const char *const tails[] = { LADDER_EVENTS, " ethernet", " fabric" };
+	size_t bytes = strlen(name);
+
+	for (unsigned i = 0; i < sizeof(tails) / sizeof(tails[0]); i++) {
+		size_t tail = strlen(tails[i]);
+
+		if (bytes > tail && !strcmp(name + bytes - tail, tails[i]))
+			return bytes - tail;
+	}
+	return bytes;
 }
 
 static int ladder_find_processes(struct ladder *ladder, char *const *paths)
@@ -172,11 +186,9 @@ static int ladder_find_processes(struct ladder *ladder, char *const *paths)
 			directed[capture->record[i].source] = true;
 	for (unsigned i = 0; !err && i < capture->sources; i++) {
 		const struct capture_source *source = &capture->source[i];
-		size_t bytes = source->name ? strlen(source->name) : 0, tail = sizeof(LADDER_EVENTS) - 1;
+		size_t bytes = source->name ? ladder_process_bytes(source->name) : 0;
 
 		ladder->source_process[i] = -1;
-		if (bytes > tail && !strcmp(source->name + bytes - tail, LADDER_EVENTS))
-			bytes -= tail;
 		if (ladder_is_process(capture, source, bytes))
 			err = ladder_process(ladder, source->name, bytes, &ladder->source_process[i]);
 		else if (directed[i])

@@ -53,7 +53,7 @@ struct source {
 	uint64_t lost_ns, ended_ns;	/* when more was seen to be lost, and when it ended, which the file is */
 					/* told when everything older has been written; 0: neither */
 	uint32_t interface;		/* of its packets; its events have the next */
-	uint32_t ethernet;		/* of its frames; 0: none so far */
+	uint32_t ethernet, fabric;	/* of its frames, and packets by LID; 0: none so far */
 	char name[NAME_BYTES];		/* PROGRAM(PID) */
 	bool is_described, is_wanted, is_broken;
 	char *known;			/* lines: its queue pairs when it was attached, as it told; or NULL */

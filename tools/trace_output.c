@@ -252,18 +252,19 @@ void output_describe(struct output *output, struct source *source)
 	file_add(output, block, pcapng_write_interface(PCAPNG_EXPORTED_PDU, events, block));
 }
 
-/* Of frames of RoCE v1; few processes have any. */
-static uint32_t output_ethernet(struct output *output, struct source *source)
+/* Of frames of RoCE v1, and of packets by LID; few processes have any. */
+static uint32_t output_interface(struct output *output, const struct source *source, uint32_t *number,
+				 enum pcapng_link link, const char *what)
 {
 	char name[NAME_BYTES + 16];
 	uint8_t block[PCAPNG_INTERFACE_MAX];
 
-	if (!source->ethernet) {
-		source->ethernet = output->interfaces++;
-		snprintf(name, sizeof(name), "%s ethernet", source->name);
-		file_add(output, block, pcapng_write_interface(PCAPNG_ETHERNET, name, block));
+	if (!*number) {
+		*number = output->interfaces++;
+		snprintf(name, sizeof(name), "%s %s", source->name, what);
+		file_add(output, block, pcapng_write_interface(link, name, block));
 	}
-	return source->ethernet;
+	return *number;
 }
 
 /* ---- lines of text ---- */
@@ -283,16 +284,18 @@ static void text_packet(struct output *output, const struct source *source, cons
 			const uint8_t *data, size_t bytes, uint32_t length, bool outbound)
 {
 	const struct opcode *op = bytes ? opcode_get(data[0]) : NULL;
-	char comment[TRACE_COMMENT_MAX];
+	char comment[TRACE_COMMENT_MAX], lids[40] = "";
 	size_t payload = op && length > op->header_bytes + ICRC_BYTES ? length - op->header_bytes - ICRC_BYTES : 0;
 
 	if (!output->options.text)
 		return;
 	text_begin(output, source, record->time_ns);
-	trace_comment(record, comment);
+	trace_comment(record, (const char *)data + bytes, comment);
+	if (record->slid)
+		snprintf(lids, sizeof(lids), ", LID %u to %u, SL %u", record->slid, record->dlid, record->sl);
 	if (bytes >= BTH_BYTES)
-		printf("%s %s 0x%06x psn %u, %zu B (%s)\n", outbound ? "->" : "<-", op ? op->name : "not RoCEv2",
-		       packet_peek_qpn(data, bytes), get_be32(data + 8) & 0xffffff, payload, comment);
+		printf("%s %s 0x%06x psn %u, %zu B%s (%s)\n", outbound ? "->" : "<-", op ? op->name : "not RoCEv2",
+		       packet_peek_qpn(data, bytes), get_be32(data + 8) & 0xffffff, payload, lids, comment);
 	else
 		printf("%s too short: %zu B (%s)\n", outbound ? "->" : "<-", bytes, comment);
 }
@@ -366,7 +369,7 @@ static void text_operation(struct output *output, const struct source *source, c
 	if (!output->options.text)
 		return;
 	text_begin(output, source, record->time_ns);
-	trace_comment(record, comment);
+	trace_comment(record, NULL, comment);
 	if (operation->verb == VERB_ACK)
 		printf("<- taken from the ring (%s)\n", comment);
 	else
@@ -416,8 +419,13 @@ static void put_packet(struct output *output, struct source *source, const struc
 		text_packet(output, source, record, data, bytes, length, outbound);
 	if (output->options.file) {
 		bool twin = is_twin(output, record, data, bytes, length, outbound);
-		uint32_t interface = record->path == TRACE_ETHERNET && !twin ?
-					     output_ethernet(output, source) : source->interface + twin;
+		uint32_t interface = source->interface + twin;
+
+		if (record->slid && !twin)
+			interface = output_interface(output, source, &source->fabric, PCAPNG_ERF, "fabric");
+		else if (record->path == TRACE_ETHERNET && !twin)
+			interface = output_interface(output, source, &source->ethernet, PCAPNG_ETHERNET,
+						     "ethernet");
 
 		output_add(output, block,
 			   trace_packet_block(record, interface, outbound, twin, data, bytes, length, block));

@@ -100,7 +100,8 @@ const struct trace_record *source_read(struct source *source, uint8_t buffer[TRA
 		return NULL;
 	ring_read(source, source->tail, &head, sizeof(head));
 	source->is_broken = head.bytes < sizeof(head) || head.bytes > TRACE_RECORD_MAX || head.bytes > there ||
-			    head.bytes % 8 || head.captured > head.bytes - sizeof(head);
+			    head.bytes % 8 || head.captured > head.bytes - sizeof(head) ||
+			    head.route > head.bytes - sizeof(head) - head.captured;
 	if (source->is_broken)
 		return NULL;
 	ring_read(source, source->tail, buffer, head.bytes);

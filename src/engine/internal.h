@@ -21,7 +21,7 @@ void tx_send_one(struct engine *engine, struct link *link, struct datagram *data
 /* What a trace says of a packet that is about to leave; trace_wants() is the caller's. @lost: on purpose. */
 struct tx_seen {
 	const struct datagram *datagram;	/* which it is one of */
-	const struct link *way;
+	struct link *way;
 	const uint8_t *data;
 	size_t bytes;
 	uint32_t qpn;			/* that sends it */

@@ -128,9 +128,14 @@ static enum trace_path path_of(const struct engine *engine, const struct datagra
 void tx_trace_packet(const struct engine *engine, const struct tx_seen *seen, bool lost)
 {
 	const struct tx_note *note = seen->note;
+	struct link_told told = { 0 };
 	struct trace_record record;
 
 	trace_record_init(&record, TRACE_IS_PACKET, seen->datagram);
+	if (seen->way->ops->tell)
+		seen->way->ops->tell(seen->way, seen->datagram, &told);
+	if (told.lid)
+		trace_record_lids(&record, told.lid, seen->datagram->ib.lid, &seen->datagram->ib);
 	record.path = (uint8_t)path_of(engine, seen->datagram, seen->way);
 	record.flags = TRACE_OUTBOUND | TRACE_DONT_FRAGMENT | (record.path == TRACE_UDP ? TRACE_HAS_ICRC : 0);
 	record.ip_id = (uint16_t)seen->segment;
@@ -144,7 +149,7 @@ void tx_trace_packet(const struct engine *engine, const struct tx_seen *seen, bo
 	if (note && note->has_wr_id && opcode_get(seen->data[0]))
 		record.retransmission = (uint16_t)trace_repetition(seen->qpn,
 								   get_be32(seen->data + 8) & PSN_MASK);
-	trace_packet(&record, seen->data, seen->bytes);
+	trace_packet(&record, seen->data, seen->bytes, told.way);
 }
 
 /* ---- one packet of a QP ---- */

@@ -27,6 +27,9 @@ void rx_trace_begin(struct rx_traced *traced, const struct engine *engine,
 	traced->bytes = bytes < sizeof(traced->data) ? bytes : sizeof(traced->data);
 	memcpy(traced->data, arrival->data, traced->bytes);
 	record->path = (uint8_t)rx_path(engine, arrival->datagram);
+	if (arrival->datagram->link == ROUTE_IB)
+		trace_record_lids(record, arrival->datagram->ib.lid, arrival->datagram->dlid,
+				  &arrival->datagram->ib);
 	if (record->path == TRACE_UDP)
 		record->flags = TRACE_HAS_ICRC;
 	if (!has_id || arrival->header.dont_fragment)
@@ -40,7 +43,7 @@ void rx_trace_end(struct rx_traced *traced, enum drop why)
 {
 	traced->record.drop = (uint16_t)why;
 	if (trace_wants(TRACE_PACKETS))
-		trace_packet(&traced->record, traced->data, traced->bytes);
+		trace_packet(&traced->record, traced->data, traced->bytes, NULL);
 	if (why && traced->bytes >= BTH_BYTES && trace_wants(TRACE_DROPS))
 		trace_drop(&traced->record, traced->data, why);
 }

@@ -91,7 +91,7 @@ static void tx_seal(const struct datagram *datagram, struct tx_batch *batch, uns
 
 /* Before they are sent, so that the receiver's records are later than these. */
 static void tx_trace(struct engine *engine, const struct tx_batch *batch, unsigned first, unsigned count,
-		     const struct datagram *datagram, const struct link *way)
+		     const struct datagram *datagram, struct link *way)
 {
 	struct tx_seen seen = { .datagram = datagram, .way = way };
 

@@ -4,6 +4,7 @@
  * epoch moves. And what programs counted of packets that did not come by here.
  */
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ static uint64_t image_aligned(uint64_t bytes)
 	return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
 }
 
-/* Bytes of a node's tables, one behind the other: LFT, MFT, and for each port SL to VL, P_Keys. */
+/* Bytes of a node's tables, one behind the other: LFT, MFT, its name, and for each port SL to VL, P_Keys. */
 static uint64_t image_lft_bytes(const struct fabric_node *node)
 {
 	return node_is_switch(node) ? image_aligned(node->switch_info.linear_fdb_cap) : 0;
@@ -48,7 +49,7 @@ static uint64_t image_pkey_bytes(const struct fabric_node *node, unsigned port)
 
 static uint64_t image_table_bytes(const struct fabric_node *node)
 {
-	uint64_t bytes = image_lft_bytes(node) + image_mft_bytes(node);
+	uint64_t bytes = image_lft_bytes(node) + image_mft_bytes(node) + IMAGE_NAME_MAX;
 
 	for (unsigned port = 0; port <= node->ports; port++)
 		bytes += image_sl_bytes(node) + image_pkey_bytes(node, port);
@@ -98,12 +99,14 @@ void fabric_image_begin(struct fabric *fabric, void *base)
 
 		node[i].lft = image_lft_bytes(at) ? table : 0;
 		node[i].mft = image_mft_bytes(at) ? table + image_lft_bytes(at) : 0;
+		node[i].name = table + image_lft_bytes(at) + image_mft_bytes(at);
+		snprintf((char *)base + node[i].name, IMAGE_NAME_MAX, "%s", at->id);
 		node[i].first_port = port;
 		node[i].host = IMAGE_NONE;
 		if (fabric->place)
 			fabric->place[i] = (struct image_place){
 				.first_port = port,
-				.table = table + image_lft_bytes(at) + image_mft_bytes(at),
+				.table = node[i].name + IMAGE_NAME_MAX,
 			};
 		table += image_table_bytes(at);
 		port += at->ports + 1;

@@ -338,6 +338,82 @@ static void a_walk_says_what_packets_do(void **unused)
 	assert_true(groups > 50);
 }
 
+static void shows(const struct image_question *question, const char *words)
+{
+	char text[IMAGE_TEXT_MAX];
+
+	image_show(&world.image, question, text);
+	assert_string_equal(text, words);
+}
+
+static void ask_from(struct image_question *question, uint32_t node)
+{
+	question->port = image_port_number(&world.image, node, 1);
+	question->slid = (uint16_t)(4 * node + 4);
+}
+
+static void a_way_in_words_names_nodes_and_ports(void **unused)
+{
+	struct image_question question = { .slid = 12, .dlid = 16, .pkey = PKEY_DEFAULT, .payload = 64 };
+	char text[IMAGE_TEXT_MAX];
+
+	world.random = 1;
+	bring_up("Switch 4 \"sw1\"\n[1] \"h1\"[1]\n[3] \"sw2\"[2]\n[4] \"h;\t3\"[1]\nSwitch 3 \"sw2\"\n"
+		 "[1] \"h2\"[1]\nHca 1 \"h1\"\nHca 1 \"h2\"\nHca 1 \"h;\t3\"\n");
+	world.base = calloc(1, fabric_image_bytes(world.fabric));
+	assert_non_null(world.base);
+	fabric_image_begin(world.fabric, world.base);
+	fabric_image_update(world.fabric, world.base);
+	assert_true(image_open(&world.image, world.base, fabric_image_bytes(world.fabric)));
+	for (uint32_t i = 0; i < world.fabric->nodes; i++)
+		if (!strcmp(world.fabric->node[i].id, "h1"))
+			ask_from(&question, i);
+		else if (!strcmp(world.fabric->node[i].id, "h2"))
+			question.dlid = (uint16_t)(4 * i + 4);
+	shows(&question, "h1[1], sw1[1>3], sw2[2>1], h2[1]");
+	/* Also where the fabric's process carries all. */
+	((struct image_head *)world.base)->relay = 1;
+	shows(&question, "h1[1], sw1[1>3], sw2[2>1], h2[1]");
+	question.dlid = GROUP;
+	image_show(&world.image, &question, text);
+	assert_non_null(strstr(text, "h1[1], sw1[1>"));
+	assert_non_null(strstr(text, "h2[1]"));
+	assert_non_null(strstr(text, "h__3[1]"));
+	question.dlid = question.slid;
+	shows(&question, "h1[1]");
+	question.dlid = 3000;		/* no row */
+	shows(&question, "");
+	free(world.base);
+	fabric_free(world.fabric);
+	/* Longer than there is room. */
+	bring_up("make ring switches=14 hosts=1\n");
+	world.base = calloc(1, fabric_image_bytes(world.fabric));
+	assert_non_null(world.base);
+	for (uint32_t i = 0; i < world.fabric->nodes; i++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "a-name-that-is-long-for-a-node-of-number-%u", i);
+		free(world.fabric->node[i].id);
+		world.fabric->node[i].id = strdup(name);
+	}
+	fabric_image_begin(world.fabric, world.base);
+	fabric_image_update(world.fabric, world.base);
+	assert_true(image_open(&world.image, world.base, fabric_image_bytes(world.fabric)));
+	question = (struct image_question){ .pkey = PKEY_DEFAULT };
+	for (uint32_t i = 0, hosts = 0; i < world.fabric->nodes; i++)
+		if (!node_is_switch(&world.fabric->node[i])) {
+			if (!hosts)
+				ask_from(&question, i);
+			question.dlid = (uint16_t)(4 * i + 4);
+			if (++hosts == 8)
+				break;
+		}
+	image_show(&world.image, &question, text);
+	assert_string_equal(text + strlen(text) - 6, "], ...");
+	free(world.base);
+	fabric_free(world.fabric);
+}
+
 /* Bytes at random, or numbers that are too large, lead nowhere: no read beyond them (ASan). */
 static void no_number_of_an_image_is_believed(void **unused)
 {
@@ -356,7 +432,8 @@ static void no_number_of_an_image_is_believed(void **unused)
 	for (unsigned i = 0; i < 3000; i++) {
 		struct image image;
 		struct image_path path;
-		size_t tables = sizeof(struct image_head) + 9 * 40 + 30 * 40;
+		size_t tables = sizeof(struct image_head) + 9 * 48 + 30 * 40;
+		char text[IMAGE_TEXT_MAX];
 
 		memcpy(copy, world.base, bytes);
 		for (unsigned k = pick(20) + 1; k--;)
@@ -373,6 +450,8 @@ static void no_number_of_an_image_is_believed(void **unused)
 
 			if (image_walk(&image, &question, &path))
 				assert_in_range(path.ends, 1, IMAGE_ENDS);
+			image_show(&image, &question, text);
+			assert_in_range(strlen(text), 0, IMAGE_TEXT_MAX - 1);
 			image_host(&image, pick(100));
 		}
 	}
@@ -517,6 +596,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_walk_says_what_packets_do),
+		cmocka_unit_test(a_way_in_words_names_nodes_and_ports),
 		cmocka_unit_test(no_number_of_an_image_is_believed),
 		cmocka_unit_test(a_path_that_is_none_is_not_counted),
 		cmocka_unit_test(a_route_that_is_kept_is_as_one_that_is_walked),

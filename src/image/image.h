@@ -5,7 +5,7 @@
  * another one itself, and counts in a tally (tally.h). It knows the good case only: what a port
  * would discard, lose, or does not send yet goes by the fabric's process, which discards and counts.
  *
- *	| head | nodes | ports, 0 to n of each node | LFTs, MFTs, SL to VL, P_Keys, by offset |
+ *	| head | nodes | ports, 0 to n of each node | LFTs, MFTs, SL to VL, P_Keys, names, by offset |
  *
  * The process of the fabric changes it at any time, and moves the epoch afterwards: a walk that has
  * read half of a change is one of a switch whose tables are being written, and is repeated for the
@@ -19,13 +19,15 @@
 #include <stdint.h>
 
 #define IMAGE_MAGIC		0x76624969u
-#define IMAGE_VERSION		1u
+#define IMAGE_VERSION		2u
 #define IMAGE_NONE		UINT32_MAX
 #define IMAGE_SLOTS		1024u
 #define IMAGE_CROSSINGS		30u	/* of a path; longer ones go by the fabric's process */
 #define IMAGE_ENDS		30u	/* of a group */
 #define IMAGE_MFT_WORDS		4u	/* a bit a port */
 #define IMAGE_ACTIVE		4u	/* PortInfo:PortState */
+#define IMAGE_NAME_MAX		128u	/* with its 0 */
+#define IMAGE_TEXT_MAX		256u	/* of a path in words */
 
 struct image_head {
 	uint32_t magic, version;
@@ -47,6 +49,7 @@ struct image_node {
 	uint8_t reserved[3];
 	uint64_t lft;			/* a byte a LID: 255 - port, so that 0 is none */
 	uint64_t mft;			/* IMAGE_MFT_WORDS words an MLID */
+	uint64_t name;			/* up to a 0 */
 };
 
 struct image_port {
@@ -58,7 +61,7 @@ struct image_port {
 	uint64_t pkey;
 };
 
-_Static_assert(sizeof(struct image_node) == 40 && sizeof(struct image_port) == 40,
+_Static_assert(sizeof(struct image_node) == 48 && sizeof(struct image_port) == 40,
 	       "the same in libraries and command, whoever compiled them");
 
 /* One that is mapped. */
@@ -93,6 +96,13 @@ struct image_path {
 /* False: the fabric's process has to carry it. Within one HCA port there are no crossings. */
 bool image_walk(const struct image *image, const struct image_question *question,
 		struct image_path *path);
+/*
+ * The way that such a packet takes, whoever carries it: "host1[1], sw1[1>3], host2[2]": nodes with the ports
+ * that it comes to and leaves by. Of a group all cables that it crosses, and then all ends. Cut to the room with
+ * "..."; "": it does not arrive, or the fabric's process alone knows.
+ */
+void image_show(const struct image *image, const struct image_question *question,
+		char text[IMAGE_TEXT_MAX]);
 uint32_t image_epoch(const struct image *image);
 /* The host of the node that has a port. */
 uint32_t image_host(const struct image *image, uint32_t port);

@@ -9,6 +9,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/print.h"
+
 #define LID_GROUP	0xc000u
 #define LID_ALL_ONES	0xffffu
 #define VL_NONE		15u
@@ -239,8 +241,8 @@ static bool walk_group(struct walk *walk, uint32_t at)
 	return walk->path->ends > 0;
 }
 
-bool image_walk(const struct image *image, const struct image_question *question,
-		struct image_path *path)
+static bool walk_all(const struct image *image, const struct image_question *question,
+		     struct image_path *path)
 {
 	struct walk walk = { .image = image, .question = question, .path = path };
 	uint16_t dlid = question->dlid;
@@ -250,8 +252,7 @@ bool image_walk(const struct image *image, const struct image_question *question
 
 	path->epoch = image_epoch(image);
 	path->crossings = path->ends = path->vl = 0;
-	if (atomic_load_explicit(&image->head->relay, memory_order_relaxed) || question->sl > 15 ||
-	    !dlid || dlid == LID_ALL_ONES)
+	if (question->sl > 15 || !dlid || dlid == LID_ALL_ONES)
 		return false;
 	if (!image_port_get(image, question->port, &port) ||
 	    !image_node_get(image, port.node, &node) || !node.powered || node.is_switch ||
@@ -262,4 +263,81 @@ bool image_walk(const struct image *image, const struct image_question *question
 	if (!walk_cross(&walk, &node, 0, question->port, &at))
 		return false;
 	return dlid < LID_GROUP ? walk_lid(&walk, at) : walk_group(&walk, at);
+}
+
+bool image_walk(const struct image *image, const struct image_question *question,
+		struct image_path *path)
+{
+	return !atomic_load_explicit(&image->head->relay, memory_order_relaxed) &&
+	       walk_all(image, question, path);
+}
+
+/* ---- in words ---- */
+
+/* The node of a port, and its number there. */
+static bool port_place(const struct image *image, uint32_t number, uint32_t *node, uint32_t *port)
+{
+	struct image_port at;
+	struct image_node of;
+
+	if (!image_port_get(image, number, &at) || !image_node_get(image, at.node, &of))
+		return false;
+	*node = at.node;
+	*port = number - of.first_port;
+	return true;
+}
+
+/* The port of the node @node by which the packet came, over one of the cables before; 0: none. */
+static uint32_t path_entry(const struct image *image, const struct image_path *path, unsigned crossing,
+			   uint32_t node)
+{
+	struct image_port from;
+	uint32_t at, entry;
+
+	while (crossing--)
+		if (image_port_get(image, path->exit[crossing], &from) &&
+		    port_place(image, from.peer, &at, &entry) && at == node)
+			return entry;
+	return 0;
+}
+
+/* False: it does not fit. What would end a word of a comment (docs/trace-format.md) is no part of a name. */
+static bool print_hop(struct print *text, const struct image *image, uint32_t number, uint32_t entry,
+		      uint32_t port)
+{
+	char name[IMAGE_NAME_MAX] = "", way[16] = "";
+	struct print before = { .text = way, .size = sizeof(way) };
+	size_t used = text->used;
+	struct image_node node;
+
+	if (image_node_get(image, number, &node) && node.name && image_has(image, node.name, sizeof(name)))
+		memcpy(name, image->base + node.name, sizeof(name) - 1);
+	for (char *at = name; *at; at++)
+		if ((unsigned char)*at < ' ' || *at == ';' || *at == 127)
+			*at = '_';
+	if (entry)
+		print_format(&before, "%u>", entry);
+	print_format(text, "%s%s[%s%u]", used ? ", " : "", name, way, port);
+	return text->used > used;
+}
+
+void image_show(const struct image *image, const struct image_question *question,
+		char text[IMAGE_TEXT_MAX])
+{
+	struct print out = { .text = text, .size = IMAGE_TEXT_MAX - sizeof(", ...") };
+	struct image_path path;
+	uint32_t node, port;
+	bool fits = true;
+
+	text[0] = 0;
+	if (!walk_all(image, question, &path))
+		return;
+	for (unsigned i = 0; fits && i < path.crossings + path.ends; i++) {
+		bool crosses = i < path.crossings;
+
+		fits = port_place(image, crosses ? path.exit[i] : path.end[i - path.crossings], &node, &port) &&
+		       print_hop(&out, image, node, crosses ? path_entry(image, &path, i, node) : 0, port);
+	}
+	if (!fits)
+		memcpy(text + out.used, ", ...", sizeof(", ..."));
 }

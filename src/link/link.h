@@ -23,6 +23,13 @@ struct link_group {
 	uint16_t ib_port, lid;		/* of a fabric: the port, 0 elsewhere, and the MLID */
 };
 
+/* For a trace. */
+#define LINK_WAY_MAX	256u
+struct link_told {
+	uint16_t lid;			/* that packets leave from; 0: there are none */
+	char way[LINK_WAY_MAX];		/* in words; "": nobody knows */
+};
+
 struct link_ops {
 	/* No ICRC is made for it: none is looked at, or it covers headers that the link adds. */
 	bool unsealed;
@@ -49,6 +56,8 @@ struct link_ops {
 		       unsigned *received);
 	/* Descriptors to wait on for reading: writes up to @max, returns how many. */
 	unsigned (*event_fds)(struct link *link, int *fds, unsigned max);
+	/* NULL: what the datagram says is all. Of a prepared one, from any thread. */
+	void (*tell)(struct link *link, const struct datagram *datagram, struct link_told *told);
 	/* In a fork()ed child: closes descriptors, and touches nothing else. NULL: somebody else does. */
 	void (*abandon)(struct link *link);
 	/*

@@ -140,6 +140,9 @@ bool plane_choose(struct subnet *subnet, const struct subnet_end *end, uint32_t 
 		  const struct datagram *datagram, struct plane_choice *choice);
 void plane_address(const struct plane_choice *choice, const struct datagram *datagram,
 		   struct datagram *out);
+/* The way of a packet, in words; "": not known. */
+void plane_show(struct subnet *subnet, const struct subnet_end *end, uint32_t address,
+		const struct datagram *datagram, char way[LINK_WAY_MAX]);
 void plane_uncount(struct subnet_plane *plane, const struct plane_choice *choice,
 		   const struct datagram *datagram);
 void plane_relayed(struct subnet_plane *plane, unsigned count);

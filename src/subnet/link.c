@@ -102,6 +102,7 @@ static void loop_back(struct subnet *subnet, const struct datagram *datagram, ui
 	copy.ib.lid = base | (datagram->ib.path_bits & lid_mask(address));
 	copy.ib.path_bits =
 		lid_is_multicast(datagram->ib.lid) ? 0 : (uint8_t)(datagram->ib.lid ^ base);
+	copy.dlid = datagram->ib.lid;
 	if (!copy.ib.has_grh) {
 		ip_addr_of_lid(copy.source, copy.ib.lid);
 		memset(copy.destination, 0, sizeof(copy.destination));
@@ -247,6 +248,7 @@ static bool take_packet(struct subnet *subnet, const struct ctl_head *head, uint
 		.hop_limit = packet.route.grh.hoplmt,
 		.forwarded = true,
 		.link = ROUTE_IB,
+		.dlid = packet.route.dlid,
 		.checked = true,
 		.bad_icrc = !ib_packet_is_sealed(data, head->bytes),
 		.data = data + (packet.transport - data),
@@ -356,6 +358,17 @@ static void subnet_link_leave(struct link *link, const struct link_group *group)
 		subnet_leave((struct subnet *)link, group->ib_port, group->lid, group->gid);
 }
 
+static void subnet_tell(struct link *link, const struct datagram *datagram, struct link_told *told)
+{
+	struct subnet *subnet = (struct subnet *)link;
+	const struct subnet_end *end = subnet_find_end(subnet, datagram->ib.port);
+	uint32_t address = end ? atomic_load(&end->address) : 0;
+
+	told->lid = (uint16_t)address | (datagram->ib.path_bits & lid_mask(address));
+	if (address >> 24)
+		plane_show(subnet, end, address, datagram, told->way);
+}
+
 const struct link_ops subnet_link_ops = {
 	.unsealed = true,
 	.claim = subnet_link_claim,
@@ -364,6 +377,7 @@ const struct link_ops subnet_link_ops = {
 	.close = subnet_link_close,
 	.prepare = subnet_prepare,
 	.send = subnet_send,
+	.tell = subnet_tell,
 	.receive = subnet_receive,
 	.event_fds = subnet_event_fds,
 };

@@ -270,6 +270,21 @@ void plane_address(const struct plane_choice *choice, const struct datagram *dat
 	}
 }
 
+_Static_assert(IMAGE_TEXT_MAX == LINK_WAY_MAX, "the words of one are those of the other");
+
+void plane_show(struct subnet *subnet, const struct subnet_end *end, uint32_t address,
+		const struct datagram *datagram, char way[LINK_WAY_MAX])
+{
+	struct subnet_plane *plane = &subnet->plane;
+	struct image_question question;
+
+	plane_ask(end, address, datagram, &question);
+	lock_acquire(&plane->lock);
+	if (atomic_load_explicit(&plane->fabric, memory_order_relaxed))
+		image_show(&plane->routes.image, &question, way);
+	lock_release(&plane->lock);
+}
+
 /* ---- receiving ---- */
 
 bool subnet_arrives(struct subnet *subnet, struct datagram *datagram, uint32_t slot)
@@ -298,6 +313,7 @@ bool subnet_arrives(struct subnet *subnet, struct datagram *datagram, uint32_t s
 	datagram->link = ROUTE_IB;
 	datagram->ib.port = end->port;
 	datagram->ib.path_bits &= (uint8_t)lid_mask(address);
+	datagram->dlid = (uint16_t)address | datagram->ib.path_bits;
 	return true;
 }
 

@@ -34,11 +34,15 @@ static const char *state_name(unsigned state)
 	return state < sizeof(names) / sizeof(names[0]) ? names[state] : "unknown";
 }
 
-void trace_comment(const struct trace_record *record, char text[TRACE_COMMENT_MAX])
+void trace_comment(const struct trace_record *record, const char *route, char text[TRACE_COMMENT_MAX])
 {
 	struct print comment = { .text = text, .size = TRACE_COMMENT_MAX };
 
 	print_format(&comment, "path %s", trace_path_name(record->path));
+	if (route && record->route) {
+		print_format(&comment, "; route ");
+		print_bytes(&comment, route, record->route);
+	}
 	if (record->qpn)
 		print_format(&comment, "; qp 0x%06x", record->qpn & 0xffffff);
 	if (record->state)
@@ -77,16 +81,13 @@ static struct icrc_header icrc_header_for(const struct datagram *datagram, const
 static void trace_seal(const struct pcapng_packet *packet, uint8_t *data, size_t bytes)
 {
 	struct icrc_header header = icrc_header_for(packet->datagram, packet);
-	struct ib_route route = { .has_grh = true };
 	uint8_t headers[IB_HEADERS_MAX];
 
-	if (!packet->is_v1) {
+	if (packet->form == PCAPNG_ROCE_V2) {
 		icrc_seal(&header, data, bytes);
 		return;
 	}
-	memcpy(route.grh.sgid, packet->datagram->source, 16);
-	memcpy(route.grh.dgid, packet->datagram->destination, 16);
-	ib_packet_write_headers(&route, bytes + ICRC_BYTES, headers);
+	pcapng_write_lrh(packet, bytes + ICRC_BYTES, headers);
 	ib_packet_seal(headers, data, bytes);
 }
 
@@ -128,12 +129,16 @@ size_t trace_packet_block(const struct trace_record *record, uint32_t interface,
 {
 	struct datagram datagram = { .flow_label = record->flow_label, .source_port = record->source_port,
 				     .traffic_class = record->traffic_class, .hop_limit = record->hop_limit };
+	const char *route = (const char *)data + bytes;
 	char comment[sizeof("payload 4294967295; ") + TRACE_COMMENT_MAX] = "";
 	uint8_t shown[TRACE_RECORD_MAX];
 	struct pcapng_packet packet = { .datagram = &datagram, .data = data, .bytes = bytes, .length = length,
 					.comment = comment, .interface = interface, .ip_id = record->ip_id,
 					.dont_fragment = record->flags & TRACE_DONT_FRAGMENT,
-					.is_v1 = record->path == TRACE_ETHERNET,
+					.form = record->slid ? PCAPNG_INFINIBAND :
+						record->path == TRACE_ETHERNET ? PCAPNG_ROCE_V1 : PCAPNG_ROCE_V2,
+					.slid = record->slid, .dlid = record->dlid, .sl = record->sl,
+					.has_grh = record->has_grh,
 					.outbound = outbound, .twin = twin, .time_ns = record->time_ns };
 	size_t whole;
 
@@ -147,7 +152,7 @@ size_t trace_packet_block(const struct trace_record *record, uint32_t interface,
 	/* The blocks' own lengths include pad and what dissectors want. */
 	if (whole && bytes + ICRC_BYTES < length)
 		snprintf(comment, sizeof(comment), "payload %zu; ", block_payload(data, length));
-	trace_comment(record, comment + strlen(comment));
+	trace_comment(record, route, comment + strlen(comment));
 	/* Dissectors do not know all of them. */
 	if (bytes && data[0] == OPCODE_CNP)
 		strncat(comment, "; congestion notification, or an echo", sizeof(comment) - strlen(comment) - 1);
@@ -221,7 +226,7 @@ size_t trace_operation_block(const struct trace_record *record,
 				      .time_ns = record->time_ns };
 	bool consumed = operation->verb == VERB_ACK;
 
-	trace_comment(record, comment);
+	trace_comment(record, NULL, comment);
 	print_format(&json, "{\"v\":%u,\"thread\":%u,\"event\":\"%s\",\"qp\":\"0x%06x\"",
 		 (unsigned)TRACE_AS_OPERATIONS, record->thread, consumed ? "consumed" : "operation",
 		 record->qpn & 0xffffff);

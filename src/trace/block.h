@@ -17,9 +17,11 @@
 enum trace_version { TRACE_AS_PACKETS = 1, TRACE_AS_OPERATIONS };
 
 /* "path udp; qp 0x000123; ...", as docs/trace-format.md says. */
-void trace_comment(const struct trace_record *record, char comment[TRACE_COMMENT_MAX]);
+/* @route: its characters, as many as the record says, or NULL. */
+void trace_comment(const struct trace_record *record, const char *route, char comment[TRACE_COMMENT_MAX]);
 /*
- * A packet of @bytes captured of @length between the addresses of @record. Returns the bytes written.
+ * A packet of @bytes captured of @length between the addresses of @record; its route stands behind them. Returns
+ * the bytes written.
  */
 size_t trace_packet_block(const struct trace_record *record, uint32_t interface, bool outbound, bool twin,
 			  const uint8_t *data, size_t bytes, size_t length, uint8_t out[TRACE_BLOCK_MAX]);

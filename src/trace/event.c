@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/ip_addr.h"
 #include "trace/trace.h"
 
 void trace_record_init(struct trace_record *record, enum trace_kind kind, const struct datagram *datagram)
@@ -20,6 +21,18 @@ void trace_record_init(struct trace_record *record, enum trace_kind kind, const 
 	record->source_port = datagram->source_port;
 	record->traffic_class = datagram->traffic_class;
 	record->hop_limit = datagram->hop_limit;
+}
+
+void trace_record_lids(struct trace_record *record, uint16_t slid, uint16_t dlid, const struct ib_way *way)
+{
+	record->slid = slid;
+	record->dlid = dlid;
+	record->sl = way->sl;
+	record->has_grh = way->has_grh;
+	if (way->has_grh)
+		return;
+	ip_addr_of_lid(record->source, slid);
+	ip_addr_of_lid(record->destination, dlid);
 }
 
 void trace_take(const struct tracepoint_record *point)

@@ -68,7 +68,9 @@ struct trace_file {
 	uint64_t lost_told GUARDED_BY_MEMBER(lock);	/* of these, those that the file tells of */
 	bool lost_said GUARDED_BY_MEMBER(lock);
 	bool as_packets GUARDED_BY_MEMBER(lock);	/* and no events */
-	bool has_ethernet GUARDED_BY_MEMBER(lock);	/* an interface of frames of RoCE v1 */
+	uint32_t interfaces GUARDED_BY_MEMBER(lock);	/* that were declared when it began, and since */
+	/* Of frames of RoCE v1, of packets by LID; 0: none so far. */
+	uint32_t ethernet GUARDED_BY_MEMBER(lock), fabric GUARDED_BY_MEMBER(lock);
 	uint8_t *buffer GUARDED_BY_MEMBER(lock);
 };
 
@@ -353,19 +355,18 @@ static void take_block(const uint8_t *block, size_t length) REQUIRES(the_file.lo
 		atomic_store_explicit(&flush_is_due, true, memory_order_relaxed);
 }
 
-/* Of frames; declared before its first packet. */
-static uint32_t file_ethernet(void) REQUIRES(the_file.lock)
+/* One of those that few processes need: declared before its first packet. */
+static uint32_t file_interface(uint32_t *number, enum pcapng_link link, const char *what) REQUIRES(the_file.lock)
 {
-	const uint32_t number = the_file.as_packets ? 1 : 2;
 	uint8_t block[PCAPNG_INTERFACE_MAX];
 	char name[PCAPNG_NAME_MAX];
 
-	if (the_file.has_ethernet)
-		return number;
-	snprintf(name, sizeof(name), "%.64s(%d) ethernet", program_invocation_short_name, (int)getpid());
-	take_block(block, pcapng_write_interface(PCAPNG_ETHERNET, name, block));
-	the_file.has_ethernet = true;
-	return number;
+	if (*number)
+		return *number;
+	snprintf(name, sizeof(name), "%.64s(%d) %s", program_invocation_short_name, (int)getpid(), what);
+	take_block(block, pcapng_write_interface(link, name, block));
+	*number = the_file.interfaces++;
+	return *number;
 }
 
 void trace_file_packet(const struct trace_record *record, const uint8_t *data, size_t bytes)
@@ -376,8 +377,10 @@ void trace_file_packet(const struct trace_record *record, const uint8_t *data, s
 
 	lock_acquire(&the_file.lock);
 	fits = has_room();
-	if (fits && record->path == TRACE_ETHERNET)
-		interface = file_ethernet();
+	if (fits && record->slid)
+		interface = file_interface(&the_file.fabric, PCAPNG_ERF, "fabric");
+	else if (fits && record->path == TRACE_ETHERNET)
+		interface = file_interface(&the_file.ethernet, PCAPNG_ETHERNET, "ethernet");
 	if (fits && !the_file.is_full)
 		take_block(block, trace_packet_block(record, interface, record->flags & TRACE_OUTBOUND, false,
 						     data, bytes, record->length, block));
@@ -675,7 +678,8 @@ static int open_for(const char *text, struct news *news) REQUIRES(the_file.lock)
 	}
 	snprintf(the_file.setting, sizeof(the_file.setting), "%s", text);
 	the_file.as_packets = setting.as_packets;
-	the_file.has_ethernet = false;
+	the_file.interfaces = setting.as_packets ? 1 : 2;
+	the_file.ethernet = the_file.fabric = 0;
 	if (!the_file.is_full) {
 		put_block(head, bytes);
 		flush_locked(news);

@@ -3,8 +3,8 @@
  * pcapng (draft-ietf-opsawg-pcapng): a section header, one interface of raw IP packets with time
  * stamps in nanoseconds, and an enhanced packet block for each packet. Numbers are in the
  * machine's order; readers look at the byte-order magic. IP and UDP headers (of RoCE v1 those of Ethernet, and the
- * GRH) are reconstructed from the datagram's addresses, with correct lengths and checksums, so that Wireshark
- * follows them to the BTH.
+ * GRH; of InfiniBand LRH, GRH and VCRC) are reconstructed from the datagram's addresses, with correct lengths and
+ * checksums, so that Wireshark follows them to the BTH.
  */
 #include "trace/pcapng.h"
 
@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/ip_addr.h"
 #include "wire/ib_packet.h"
+#include "wire/vcrc.h"
 
 #define SECTION_HEADER	0x0a0d0d0au
 #define BYTE_ORDER_MAGIC 0x1a2b3c4du
@@ -28,6 +29,9 @@
 #define OUTBOUND	2u
 #define UDP_HEADER	8u
 #define ETHERNET_HEADER	14u
+#define ERF_HEADER	16u
+#define ERF_INFINIBAND	21u
+#define ERF_VARYING	4u	/* flag: records have the length of their packets */
 #define NEXT_IS_UDP	17u
 
 static uint8_t *pcapng_put16(uint8_t *at, uint16_t value)
@@ -137,15 +141,14 @@ static uint8_t *pcapng_put_ipv4(uint8_t *at, const struct pcapng_packet *packet)
 	return at + 20;
 }
 
-/* Also a GRH, which has its form. */
 static uint8_t *pcapng_put_ipv6(uint8_t *at, const struct pcapng_packet *packet)
 {
 	const struct datagram *datagram = packet->datagram;
 
 	put_be32(at, 6u << 28 | (uint32_t)datagram->traffic_class << 20 |
 			     (datagram->flow_label & 0xfffff));
-	put_be16(at + 4, (uint16_t)((packet->is_v1 ? 0 : UDP_HEADER) + packet->bytes));
-	at[6] = packet->is_v1 ? IB_NEXT_HEADER_BTH : NEXT_IS_UDP;
+	put_be16(at + 4, (uint16_t)(UDP_HEADER + packet->bytes));
+	at[6] = NEXT_IS_UDP;
 	at[7] = datagram->hop_limit;
 	memcpy(at + 8, datagram->source, 16);
 	memcpy(at + 24, datagram->destination, 16);
@@ -191,6 +194,61 @@ static uint8_t *put_ethernet(uint8_t *at, const struct datagram *datagram)
 	return at + 2;
 }
 
+/* ---- InfiniBand ---- */
+
+size_t pcapng_write_lrh(const struct pcapng_packet *packet, size_t bytes, uint8_t *out)
+{
+	const struct datagram *datagram = packet->datagram;
+	bool has_lrh = packet->form == PCAPNG_INFINIBAND;
+	struct ib_route route = { .slid = packet->slid, .dlid = packet->dlid, .sl = packet->sl,
+				  .has_grh = !has_lrh || packet->has_grh,
+				  .grh = { .tclass = datagram->traffic_class, .flowlabel = datagram->flow_label,
+					   .hoplmt = datagram->hop_limit } };
+
+	memcpy(route.grh.sgid, datagram->source, sizeof(route.grh.sgid));
+	memcpy(route.grh.dgid, datagram->destination, sizeof(route.grh.dgid));
+	return ib_packet_write_headers(&route, bytes, out);
+}
+
+/* Of Endace: the one type of link by which tshark 4.0 reads InfiniBand from the LRH on. */
+static uint8_t *put_erf(uint8_t *at, const struct pcapng_packet *packet, size_t bytes)
+{
+	uint64_t second = 1000000000, time = packet->time_ns;
+	uint64_t stamp = time / second << 32 | (time % second << 32) / second;
+
+	memset(at, 0, ERF_HEADER);
+	for (unsigned i = 0; i < 8; i++)	/* little-endian, unlike the rest of it */
+		at[i] = (uint8_t)(stamp >> 8 * i);
+	at[8] = ERF_INFINIBAND;
+	at[9] = ERF_VARYING;
+	put_be16(at + 10, (uint16_t)(ERF_HEADER + bytes));
+	put_be16(at + 14, (uint16_t)bytes);
+	return at + ERF_HEADER;
+}
+
+/* The headers up to the BTH. */
+static uint8_t *put_headers(uint8_t *at, const struct pcapng_packet *packet)
+{
+	uint8_t headers[IB_HEADERS_MAX];
+	size_t bytes;
+
+	if (packet->form == PCAPNG_ROCE_V2) {
+		at = pcapng_is_ipv4(packet->datagram) ? pcapng_put_ipv4(at, packet) : pcapng_put_ipv6(at, packet);
+		return put_udp(at, packet);
+	}
+	bytes = pcapng_write_lrh(packet, packet->bytes, headers);
+	if (packet->form == PCAPNG_ROCE_V1) {
+		if (!packet->twin)
+			at = put_ethernet(at, packet->datagram);
+		memcpy(at, headers + IB_LRH_BYTES, IB_GRH_BYTES);
+		return at + IB_GRH_BYTES;
+	}
+	if (!packet->twin)
+		at = put_erf(at, packet, bytes + packet->bytes + IB_VCRC_BYTES);
+	memcpy(at, headers, bytes);
+	return at + bytes;
+}
+
 static uint8_t *put_padding(uint8_t *at, size_t bytes)
 {
 	memset(at, 0, -bytes & 3);
@@ -223,22 +281,30 @@ static const uint8_t twin_tags[] = "\0\14\0\20" PCAPNG_TWIN "\0\0\0\0\0\0";
 
 size_t pcapng_write_packet(const struct pcapng_packet *packet, uint8_t *out)
 {
-	bool ipv4 = !packet->is_v1 && pcapng_is_ipv4(packet->datagram);
-	uint32_t headers = packet->is_v1 ? IB_GRH_BYTES + (packet->twin ? 0 : ETHERNET_HEADER) :
-					   (ipv4 ? 20 : 40) + UDP_HEADER;
-	size_t before = packet->twin ? sizeof(twin_tags) : 0;
-	uint8_t *at = begin_packet(out, packet->interface, packet->time_ns, packet->bytes + headers + before,
-				   (packet->length ? packet->length : packet->bytes) + headers + before);
+	uint8_t *at = begin_packet(out, packet->interface, packet->time_ns, 0, 0), *first = at, *data;
+	size_t bytes;
 
-	memcpy(at, twin_tags, before);
-	at += before;
-	if (packet->is_v1 && !packet->twin)
-		at = put_ethernet(at, packet->datagram);
-	at = ipv4 ? pcapng_put_ipv4(at, packet) : pcapng_put_ipv6(at, packet);
-	if (!packet->is_v1)
-		at = put_udp(at, packet);
-	memcpy(at, packet->data, packet->bytes);
-	at = put_padding(at + packet->bytes, packet->bytes + headers + before);
+	if (packet->twin) {
+		memcpy(at, twin_tags, sizeof(twin_tags));
+		at += sizeof(twin_tags);
+	}
+	data = put_headers(at, packet);
+	memcpy(data, packet->data, packet->bytes);
+	if (packet->form == PCAPNG_INFINIBAND) {
+		uint8_t *lrh = at + (packet->twin ? 0 : ERF_HEADER);
+		uint16_t vcrc;
+
+		at = data + packet->bytes;
+		vcrc = vcrc_compute(lrh, (size_t)(at - lrh));
+		*at++ = (uint8_t)vcrc;
+		*at++ = (uint8_t)(vcrc >> 8);
+	} else {
+		at = data + packet->bytes;
+	}
+	bytes = (size_t)(at - first);
+	begin_packet(out, packet->interface, packet->time_ns, bytes,
+		     bytes + (packet->length ? packet->length - packet->bytes : 0));
+	at = put_padding(at, bytes);
 	at = put_way(at, packet->comment, packet->outbound);
 	at = put_option(at, OPTION_END, NULL, 0);
 	return (size_t)(end_block(out, at) - out);

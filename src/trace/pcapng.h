@@ -14,11 +14,13 @@
 #define PCAPNG_COMMENT_MAX	512u
 /* Block of a packet of n bytes, BTH to ICRC, without and with a comment; and of an event of n characters. */
 #define PCAPNG_TWIN		"verbatim_twin"	/* name of a dissector */
-#define PCAPNG_PACKET_MAX(n)	((n) + 160u)
+#define PCAPNG_PACKET_MAX(n)	((n) + 176u)
 #define PCAPNG_COMMENTED_MAX(n)	(PCAPNG_PACKET_MAX(n) + 8u + PCAPNG_COMMENT_MAX)
 #define PCAPNG_EVENT_MAX(n)	((n) + 76u + PCAPNG_COMMENT_MAX)
 
-enum pcapng_link { PCAPNG_ETHERNET = 1, PCAPNG_RAW_IP = 101, PCAPNG_EXPORTED_PDU = 252 };
+enum pcapng_link { PCAPNG_ETHERNET = 1, PCAPNG_RAW_IP = 101, PCAPNG_ERF = 197, PCAPNG_EXPORTED_PDU = 252 };
+/* What is in front of the BTH: IP and UDP; Ethernet and a GRH; an LRH and maybe a GRH, in a record of ERF. */
+enum pcapng_form { PCAPNG_ROCE_V2, PCAPNG_ROCE_V1, PCAPNG_INFINIBAND };
 
 struct pcapng_packet {
 	const struct datagram *datagram;	/* addresses, ports, traffic class, hop limit */
@@ -29,14 +31,19 @@ struct pcapng_packet {
 	uint32_t interface;			/* counts from 0 */
 	uint16_t ip_id;
 	bool dont_fragment, outbound;
-	bool is_v1;				/* of RoCE v1: in an Ethernet frame; as a twin without */
-	bool twin;				/* of a packet that is in the file already: an exported PDU */
+	bool twin;				/* of one that is there: an exported PDU, no frame */
+	enum pcapng_form form;
+	uint16_t slid, dlid;			/* of InfiniBand, as what follows; its VL is shown as 0 */
+	uint8_t sl;
+	bool has_grh;
 	uint64_t time_ns;			/* since 1970 */
 };
 
 /* All return the bytes written, at most as above. */
 size_t pcapng_write_section(uint8_t *out);
 size_t pcapng_write_interface(enum pcapng_link link, const char *name, uint8_t *out);
+/* LRH, if it has one, and GRH, in front of @bytes from BTH to ICRC; at most IB_HEADERS_MAX. Returns how many. */
+size_t pcapng_write_lrh(const struct pcapng_packet *packet, size_t bytes, uint8_t *out);
 size_t pcapng_write_packet(const struct pcapng_packet *packet, uint8_t *out);
 
 struct pcapng_event {

@@ -18,11 +18,12 @@
 #include "tracepoint/tracepoint.h"
 
 #define TRACE_MAGIC		0x56625472u
-#define TRACE_VERSION		3u	/* of all that is in this file, and of tracepoint/ */
+#define TRACE_VERSION		4u	/* of all that is in this file, and of tracepoint/ */
 #define TRACE_SHARE_BYTES	4096u
 #define TRACE_RING_MAX		(256u << 20)
 #define TRACE_RECORD_MAX	8192u
 #define TRACE_TEXT_MAX		TRACEPOINT_BYTES
+#define TRACE_ROUTE_MAX		256u	/* with its 0 */
 
 #define TRACE_DROP_FAULT 0xffffu	/* lost on purpose */
 
@@ -44,8 +45,8 @@ enum trace_flags {
 
 /*
  * Large: one header for all kinds, so that a reader checks lengths in one place.
- * Behind it: of a packet its first bytes, from the BTH; of an operation a struct trace_operation; of a
- * point the bytes of tracepoint_encode().
+ * Behind it: of a packet its first bytes, from the BTH, and the words of its route; of an operation a struct
+ * trace_operation; of a point the bytes of tracepoint_encode().
  */
 struct trace_record {
 	uint32_t bytes;			/* of all, a multiple of 8 */
@@ -57,7 +58,7 @@ struct trace_record {
 	uint32_t qpn;			/* of this process; 0: not known */
 	uint32_t thread;
 	uint32_t length;		/* of a packet, BTH to ICRC */
-	uint32_t captured;		/* bytes behind this header */
+	uint32_t captured;		/* bytes behind this header, without the route */
 	uint32_t message;		/* number of a message in memory */
 	uint32_t flow_label;
 	uint16_t source_port, ip_id;
@@ -66,10 +67,15 @@ struct trace_record {
 	uint32_t want;			/* enum trace_want: which kind of event */
 	uint8_t traffic_class, hop_limit;
 	uint8_t manner, reserved;	/* of an operation through memory: enum trace_manner */
+	/* By LID, through a virtual fabric; else 0. route: characters. */
+	uint16_t slid, dlid, route;
+	uint8_t sl, has_grh;
 	uint8_t source[16], destination[16];
 };
 
-_Static_assert(sizeof(struct trace_record) == 96, "process and tracer agree on it");
+#define TRACE_PACKET_MAX (TRACE_RECORD_MAX - sizeof(struct trace_record) - TRACE_ROUTE_MAX)
+
+_Static_assert(sizeof(struct trace_record) == 104, "process and tracer agree on it");
 
 /* A request that went without packets, or a message: its packets are made by the tracer (expand.h). */
 struct trace_operation {

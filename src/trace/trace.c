@@ -389,7 +389,7 @@ void trace_put(struct trace_record *record, uint32_t want, const void *data, siz
 {
 	static const uint8_t zeros[8];
 
-	record->captured = (uint32_t)bytes;
+	record->captured = (uint32_t)bytes - record->route;
 	record->bytes = (uint32_t)((sizeof(*record) + bytes + 7) & ~7u);
 	record->thread = (uint32_t)thread_id();
 	lock_acquire(&trace.lock);
@@ -500,7 +500,7 @@ static size_t captured_of(const struct trace_record *record, const uint8_t *data
 
 	if (op && packet_peek_qpn(data, bytes) != QPN_GSI && payload < most && op->header_bytes + payload < most)
 		most = op->header_bytes + payload;
-	return most <= TRACE_RECORD_MAX - sizeof(*record) ? most : TRACE_RECORD_MAX - sizeof(*record);
+	return most <= TRACE_PACKET_MAX ? most : TRACE_PACKET_MAX;
 }
 
 /* A line of the log; @bytes of the whole packet, of which the headers stand at @data, and a MAD. */
@@ -512,7 +512,7 @@ static void log_traced(const struct trace_record *record, const uint8_t *data, s
 	if (packet_parse(data, bytes, &packet) != PARSE_OK)
 		return;
 	packet_dump(&packet, line, sizeof(line));
-	trace_comment(record, comment);
+	trace_comment(record, NULL, comment);
 	log_print(LOG_PACKET, "%s %s (%s)", outbound ? "sent" : "received", line, comment);
 }
 
@@ -521,9 +521,23 @@ static void log_expanded(void *owner, const struct expanded *packet)
 	log_traced(owner, packet->headers, packet->length, packet->outbound);
 }
 
-/* What is received as a packet, the engine logs where it has been checked. */
-void trace_packet(struct trace_record *record, const uint8_t *data, size_t bytes)
+/* The packet with the words behind what is captured of it; @data, if there are none. */
+static const uint8_t *with_route(const uint8_t *data, size_t bytes, const char *route, size_t words,
+				 uint8_t routed[TRACE_RECORD_MAX])
 {
+	if (!words)
+		return data;
+	memcpy(routed, data, bytes);
+	memcpy(routed + bytes, route, words);
+	return routed;
+}
+
+/* What is received as a packet, the engine logs where it has been checked. */
+void trace_packet(struct trace_record *record, const uint8_t *data, size_t bytes, const char *route)
+{
+	size_t words = route ? strnlen(route, TRACE_ROUTE_MAX - 1) : 0;
+	uint8_t routed[TRACE_RECORD_MAX];
+
 	if (trace_wants(TRACE_LOG) && record->flags & TRACE_OUTBOUND)
 		log_traced(record, data, bytes, true);
 	if (!trace_wants(TRACE_PACKETS))
@@ -531,10 +545,14 @@ void trace_packet(struct trace_record *record, const uint8_t *data, size_t bytes
 	record->length = (uint32_t)bytes;
 	if (!record->time_ns)
 		record->time_ns = clock_wall_ns();
-	if (trace_wants(TRACE_FILE))
-		trace_file_packet(record, data, captured_of(record, data, bytes, UINT32_MAX));
-	trace_put(record, TRACE_PACKETS, data,
-		  captured_of(record, data, bytes, __atomic_load_n(&trace_payload_bytes, __ATOMIC_RELAXED)));
+	record->route = (uint16_t)words;
+	if (trace_wants(TRACE_FILE)) {
+		size_t most = captured_of(record, data, bytes, UINT32_MAX);
+
+		trace_file_packet(record, with_route(data, most, route, words, routed), most);
+	}
+	bytes = captured_of(record, data, bytes, __atomic_load_n(&trace_payload_bytes, __ATOMIC_RELAXED));
+	trace_put(record, TRACE_PACKETS, with_route(data, bytes, route, words, routed), bytes + words);
 }
 
 void trace_operation(struct trace_record *record, const struct trace_operation *operation)

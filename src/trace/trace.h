@@ -50,8 +50,13 @@ void trace_put(struct trace_record *record, uint32_t want, const void *data, siz
 
 /* Fills in what of the datagram is recorded with each of its packets. */
 void trace_record_init(struct trace_record *record, enum trace_kind kind, const struct datagram *datagram);
-/* A packet of @bytes, BTH to ICRC (if @record says that it has one). time_ns 0: now. */
-void trace_packet(struct trace_record *record, const uint8_t *data, size_t bytes);
+/* By LID, from @slid to @dlid; what it has no GRH for, its addresses, are LIDs. */
+void trace_record_lids(struct trace_record *record, uint16_t slid, uint16_t dlid, const struct ib_way *way);
+/*
+ * A packet of @bytes, BTH to ICRC (if @record says that it has one). time_ns 0: now. @route: the way that it
+ * takes, in words, or NULL.
+ */
+void trace_packet(struct trace_record *record, const uint8_t *data, size_t bytes, const char *route);
 void trace_operation(struct trace_record *record, const struct trace_operation *operation);
 /* How often a request packet of this PSN was sent before. */
 unsigned trace_repetition(uint32_t qpn, uint32_t psn);

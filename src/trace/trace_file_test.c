@@ -109,7 +109,7 @@ static void record_packet(bool ipv6, bool outbound, uint16_t ip_id, size_t bytes
 		memset(record.source + 10, 0xff, 2), memset(record.destination + 10, 0xff, 2);
 	record.source[15] = 1;
 	record.destination[15] = 2;
-	trace_packet(&record, data, bytes);
+	trace_packet(&record, data, bytes, NULL);
 }
 
 static uint32_t word(size_t at)
@@ -293,7 +293,7 @@ static void comments_are_those_of_verbatim_trace(void **state)
 	size_t file;
 
 	begin();
-	trace_packet(&record, packet, sizeof(packet));
+	trace_packet(&record, packet, sizeof(packet), NULL);
 	trace_file_flush();
 	file = read_file(path);
 	assert_int_equal(count_text(file, "path loopback; qp 0x000042; state RTS; wr_id 77; retransmission 2; "
@@ -565,7 +565,7 @@ static void *record_many(void *unused)
 	for (unsigned i = 0; i < 1500; i++) {
 		struct trace_record record = { .kind = TRACE_IS_PACKET, .qpn = 0x777 };
 
-		trace_packet(&record, packet, sizeof(packet));
+		trace_packet(&record, packet, sizeof(packet), NULL);
 		if (i % 8 == 0)
 			trace_throttle();
 		if (i % 64 == 0)

@@ -188,13 +188,13 @@ static void payload_is_left_out_but_of_management_datagrams(void **state)
 	assert_int_equal(attach(share_new(TRACE_PACKETS, 10, F_SEAL_SHRINK)), 0);
 	trace_record_init(&record, TRACE_IS_PACKET, &datagram);
 	record.flags = TRACE_HAS_ICRC;
-	trace_packet(&record, packet, make_packet(packet, 0x11));
+	trace_packet(&record, packet, make_packet(packet, 0x11), NULL);
 	assert_int_equal(record.captured, 12 + 10);
 	assert_int_equal(record.length, 116);
-	trace_packet(&record, packet, make_packet(packet, 1));
+	trace_packet(&record, packet, make_packet(packet, 1), NULL);
 	assert_int_equal(record.captured, 116);
 	record.flags = 0;		/* no ICRC on this way */
-	trace_packet(&record, packet, make_packet(packet, 1));
+	trace_packet(&record, packet, make_packet(packet, 1), NULL);
 	assert_int_equal(record.captured, 112);
 	end();
 }
@@ -219,17 +219,17 @@ static void a_comment_says_what_is_known(void **state)
 				       .wr_id = 9, .retransmission = 2, .drop = DROP_QKEY };
 	char comment[TRACE_COMMENT_MAX];
 
-	trace_comment(&record, comment);
+	trace_comment(&record, NULL, comment);
 	assert_string_equal(comment, "path ring; qp 0x000045; state RTS; wr_id 9; retransmission 2; "
 				     "dropped rx_bad_qkey");
 	record = (struct trace_record){ .path = TRACE_DIRECT, .manner = TRACE_STORED };
-	trace_comment(&record, comment);
+	trace_comment(&record, NULL, comment);
 	assert_string_equal(comment, "path direct; by store");
 	record = (struct trace_record){ .path = 77, .state = 200, .drop = TRACE_DROP_FAULT - 1 };
-	trace_comment(&record, comment);
+	trace_comment(&record, NULL, comment);
 	assert_string_equal(comment, "path unknown; state unknown");
 	record = (struct trace_record){ .drop = TRACE_DROP_FAULT };
-	trace_comment(&record, comment);
+	trace_comment(&record, NULL, comment);
 	assert_string_equal(comment, "path udp; dropped on purpose");
 }
 

@@ -8,7 +8,7 @@ local twin = Proto("verbatim_twin", "Verbatim: the other end of a packet")
 
 local NAMES = { "event", "name", "qp", "cq", "wr_id", "opcode", "bytes", "status", "error", "from", "to", "why", "reason",
 	"psn", "text", "id", "peer", "rkey", "type", "mask", "access", "device", "direction", "rule", "records",
-	"path", "state", "message", "retransmission", "dropped", "payload", "by", "source", "destination", "dest_qp", "address",
+	"path", "route", "state", "message", "retransmission", "dropped", "payload", "by", "source", "destination", "dest_qp", "address",
 	"service", "imm", "invalidate", "compare", "swap", "add", "original", "solicited" }
 local fields, list = {}, {}
 for _, name in ipairs(NAMES) do
@@ -114,10 +114,14 @@ end
 
 -- Where the BTH begins in an IP packet, and nil where that is none of ours.
 local function bth_of(tvb, at)
-	if tvb:len() < at + 40 then
+	if tvb:len() < at + 28 then
 		return nil
 	end
 	local head = tvb(at, 1):uint()
+	if head < 0x10 then	-- no IP: an LRH, and by its next header a GRH
+		local bth = at + 8 + (tvb(at + 1, 1):uint() % 4 == 3 and 40 or 0)
+		return tvb:len() >= bth + 12 and bth or nil
+	end
 	local udp = at + (head >= 0x60 and 40 or (head % 16) * 4)
 	return tvb:len() >= udp + 20 and udp + 8 or nil
 end

@@ -98,7 +98,7 @@ void trace_put(struct trace_record *record, uint32_t want, const void *data, siz
 	record_keep(record, out, length, record->kind == TRACE_IS_PACKET && !outbound);
 }
 
-void trace_packet(struct trace_record *record, const uint8_t *data, size_t bytes)
+void trace_packet(struct trace_record *record, const uint8_t *data, size_t bytes, const char *route)
 {
 	record->length = (uint32_t)bytes;
 	trace_put(record, TRACE_PACKETS, data, bytes);

@@ -118,7 +118,7 @@ static void flight_trace(const struct flight *flight, uint32_t qpn, const struct
 	}
 	if (note && note->has_wr_id)
 		record.retransmission = (uint16_t)trace_repetition(qpn, flight->packet.psn);
-	trace_packet(&record, flight->data, flight->bytes);
+	trace_packet(&record, flight->data, flight->bytes, NULL);
 }
 
 /* What it is of: @qpn 0, @note NULL: of no QP. */
@@ -232,7 +232,7 @@ static void net_serve_traced(struct sim_host *host, struct sim_event *event)
 	record.time_ns = tracepoint_now_ns();
 	why = host_receive(host, event->from, event->data, event->bytes, event->damaged);
 	record.drop = (uint16_t)why;
-	trace_packet(&record, event->data, event->bytes);
+	trace_packet(&record, event->data, event->bytes, NULL);
 	if (why && event->bytes >= BTH_BYTES && trace_wants(TRACE_DROPS))
 		trace_drop(&record, event->data, why);
 }

@@ -53,6 +53,10 @@ uint64_t port_counter_value(struct fabric *fabric, struct fabric_port *port, enu
 {
 	bit_errors_pass(fabric, port);
 	counter_rise(port, counter, fabric->now_us);
+	if (counter == COUNTER_XMIT_WAIT && port->waits) {
+		port->counter[counter] += fabric->now_us - port->waits_since_us;
+		port->waits_since_us = fabric->now_us;
+	}
 	return port->counter[counter];
 }
 
@@ -140,6 +144,18 @@ int fabric_set_rise(struct fabric *fabric, uint32_t node, uint32_t port, unsigne
 	at->rise[counter] = (struct counter_rise){ .since_us = fabric->now_us,
 						   .per_second = per_second };
 	return 0;
+}
+
+void fabric_port_waits(struct fabric *fabric, uint32_t node, uint32_t port, bool begins, uint64_t now_us)
+{
+	struct fabric_port *at = fabric_port_at(fabric, node, port);
+
+	if (!at || !(begins || at->waits))
+		return;
+	fabric_pass(fabric, now_us);
+	port_counter_value(fabric, at, COUNTER_XMIT_WAIT);
+	at->waits += begins ? 1 : -1;
+	at->waits_since_us = fabric->now_us;
 }
 
 void fabric_count_dropped(struct fabric *fabric, uint32_t node, uint32_t port, bool smp)

@@ -227,6 +227,11 @@ int fabric_set_counter(struct fabric *fabric, uint32_t node, uint32_t port, unsi
 		       uint64_t value, uint64_t now_us);
 int fabric_set_rise(struct fabric *fabric, uint32_t node, uint32_t port, unsigned counter,
 		    uint64_t per_second, uint64_t now_us);
+/*
+ * Something that a port has to send begins, or ends, to wait because its receiver has no room: meanwhile
+ * PortXmitWait rises, in ticks of PortSamplesControl, which are microseconds. Where there is no port: nothing.
+ */
+void fabric_port_waits(struct fabric *fabric, uint32_t node, uint32_t port, bool begins, uint64_t now_us);
 /* A node without power answers nothing and its links are down; switched on again it has forgotten
  * all. */
 int fabric_set_power(struct fabric *fabric, uint32_t node, bool on, uint64_t now_us);

@@ -73,6 +73,7 @@ struct counter_rise {
 	uint64_t since_us, per_second;
 };
 
+/* Large: all that a subnet manager, an operator and traffic do to a port; each row is of one of them. */
 struct fabric_port {
 	struct ib_port_info info;	/* what is in force */
 	uint64_t guid;
@@ -85,6 +86,8 @@ struct fabric_port {
 	struct trap *trap;	/* [TRAP_KINDS], of ports that send any; NULL: none so far */
 	uint64_t counter[COUNTERS];	/* but for what has risen since in them */
 	struct counter_rise *rise;	/* [COUNTERS]; NULL: nothing does */
+	unsigned waits;			/* for room at its receiver: so many of what it has to send */
+	uint64_t waits_since_us;	/* PortXmitWait has what was before */
 	struct bit_errors *bit_errors;	/* of what comes in; NULL: a sound cable */
 	uint32_t peer;			/* node; FABRIC_NONE: no cable */
 	uint8_t peer_port, speed_max;	/* enum link_speed */

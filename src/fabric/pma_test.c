@@ -135,6 +135,39 @@ static void small_counters_stay_at_their_largest_and_large_ones_go_on(void **unu
 	assert_int_equal(fabric_find_counter("NoSuchCounter"), fabric_find_counter(""));
 }
 
+static uint64_t waited(uint64_t begin_us, uint64_t now_us)
+{
+	world.now_us = begin_us + now_us;
+	fabric_timer(world.fabric, world.now_us);
+	return extended(1, MAD_METHOD_GET, 3, 0, 0).port_xmit_wait;
+}
+
+/* However many wait at a port: its counter rises with time, and no faster. */
+static void waits_at_the_same_time_count_once(void **unused)
+{
+	uint64_t begin_us = world.now_us;
+
+	set(SW1, 3, "XmitWait", 0);
+	fabric_port_waits(world.fabric, SW1, 3, true, begin_us + 1000);
+	assert_int_equal(waited(begin_us, 1040), 40);
+	fabric_port_waits(world.fabric, SW1, 3, true, begin_us + 1050);
+	assert_int_equal(waited(begin_us, 1060), 60);
+	fabric_port_waits(world.fabric, SW1, 3, false, begin_us + 1070);
+	fabric_port_waits(world.fabric, SW1, 3, false, begin_us + 1100);
+	assert_int_equal(waited(begin_us, 1500), 100);
+	fabric_port_waits(world.fabric, SW1, 3, false, begin_us + 1600);	/* none does */
+	assert_int_equal(waited(begin_us, 2000), 100);
+	fabric_port_waits(world.fabric, SW1, 3, true, begin_us + 3000);
+	assert_int_equal(waited(begin_us, 3005), 105);
+	assert_int_equal(counters(1, MAD_METHOD_SET, 3, 0, 1).port_xmit_wait, 0);
+	assert_int_equal(waited(begin_us, 3015), 10);
+	fabric_port_waits(world.fabric, SW1, 3, false, begin_us + 3015);
+	fabric_port_waits(world.fabric, SW1, 200, true, begin_us + 3015);
+	fabric_port_waits(world.fabric, FABRIC_NONE, 1, true, begin_us + 3015);
+	assert_int_equal(waited(begin_us, 4000), 10);
+	set(SW1, 3, "XmitWait", 0);
+}
+
 static void all_ports_of_a_switch_are_their_sum(void **unused)
 {
 	for (unsigned port = 1; port <= 4; port++)
@@ -354,6 +387,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_packet_counts_at_both_ends_of_each_cable),
 		cmocka_unit_test(small_counters_stay_at_their_largest_and_large_ones_go_on),
+		cmocka_unit_test(waits_at_the_same_time_count_once),
 		cmocka_unit_test(all_ports_of_a_switch_are_their_sum),
 		cmocka_unit_test(what_is_not_served_is_answered),
 		cmocka_unit_test(a_counter_rises_at_its_rate_and_loses_no_part_of_a_unit),

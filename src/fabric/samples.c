@@ -36,6 +36,7 @@ static void samples_look(struct fabric *fabric, struct fabric_node *node, uint64
 {
 	const struct ib_port_samples_control *control = &node->samples->control;
 
+	port_counters_fold(fabric);
 	for (unsigned i = 0; i < SELECTS; i++)
 		if (control->counter_select[i])
 			values[i] = port_counter_value(fabric, &node->port[control->port_select],

@@ -6,6 +6,8 @@
  *
  *	a queue beyond QUEUE_HIGH	who sends to it is not read until it is below QUEUE_LOW:
  *					that one's socket gets full, and nothing is lost
+ *					Meanwhile PortXmitWait rises at its port and at the one
+ *					before the receiver
  *	and nothing is read of it	its program does not read: what it has no room for is
  *	for STALL_US, or too little	discarded until it does, and who waited goes on
  *	for HELD_US
@@ -379,10 +381,23 @@ static void data_group(struct visitor *visitor, uint64_t join, const struct ctl_
 
 /* ---- senders wait, and go on ---- */
 
+/*
+ * It has packets that its port does not send, and the port before the receiver would not, which gets no
+ * credits. If both are the same no cable is between them.
+ */
+static void data_waits(const struct attached *sender, bool begins)
+{
+	struct room *room = sender->visitor->room;
+
+	for (unsigned i = 0; i < 2; i++)
+		fabric_port_waits(room->fabric, sender->wait_node[i], sender->wait_port[i], begins, room->now_us);
+}
+
 static void data_resume(struct attached *sender)
 {
 	struct attached *receiver = sender->waits_for;
 
+	data_waits(sender, false);
 	list_remove(&sender->waiting);
 	sender->waits_for = NULL;
 	sender->visitor->paused = false;
@@ -398,16 +413,28 @@ static void data_resume_all(struct attached *receiver)
 		data_resume(list_entry(receiver->waiters.next, struct attached, waiting));
 }
 
-static void data_pause(struct attached *sender, struct attached *receiver)
+/* @at: where what it sent arrives. */
+static void data_pause(struct attached *sender, struct attached *receiver, const struct data_port *at)
 {
 	struct room *room = sender->visitor->room;
+	struct data_plane *plane = room->plane;
+	struct fabric_port_info info;
 
 	if (sender->waits_for)
 		return;
+	sender->wait_node[0] = sender->wait_node[1] = FABRIC_NONE;
+	if ((at->node != plane->sender_node || at->last.number != plane->sender_port) &&
+	    fabric_port_info(room->fabric, at->node, at->last.number, &info)) {
+		sender->wait_node[0] = plane->sender_node;
+		sender->wait_port[0] = plane->sender_port;
+		sender->wait_node[1] = info.peer_node;
+		sender->wait_port[1] = info.peer_port;
+	}
 	if (list_empty(&receiver->waiters)) {
 		list_add_tail(&room->plane->full, &receiver->full);
 		receiver->since_us = receiver->read_us = room->now_us;
 	}
+	data_waits(sender, true);
 	sender->waits_for = receiver;
 	list_add_tail(&receiver->waiters, &sender->waiting);
 	sender->visitor->paused = true;
@@ -494,7 +521,8 @@ enum fabric_arrival data_deliver(struct room *room, struct visitor *visitor,
 		list_add_tail(&plane->dirty, &attached->dirty);
 	}
 	if (visitor->queued > QUEUE_HIGH && plane->sender && !attached->stalled)
-		data_pause(plane->sender->attached, attached);
+		data_pause(plane->sender->attached, attached,
+			   container_of(port, const struct data_port, last));
 	return FABRIC_TAKEN;
 }
 

@@ -43,6 +43,7 @@ struct attached {
 	struct list waiters;		/* senders that its queue has paused */
 	struct list waiting;		/* of the one that this one waits for */
 	struct attached *waits_for;
+	uint32_t wait_node[2], wait_port[2];	/* its own port, and the one before the receiver */
 	struct list full;		/* of the plane, if it has waiters */
 	uint64_t since_us;		/* it has had waiters */
 	uint64_t read_us;		/* some of it was read, or it has had waiters since */

@@ -206,6 +206,34 @@ bool cq_push_full(struct cq *cq, const struct completion *from, bool solicited, 
 	return completion;
 }
 
+bool cq_row_begin(struct cq *cq)
+{
+	if (cq->stamped || cq->ignore_overrun || cq_is_armed(cq))
+		return false;
+	lock_acquire(&cq->lock);
+	if (!cq_is_armed(cq))	/* nor does an event wait */
+		return true;
+	lock_release_plain(&cq->lock);
+	return false;
+}
+
+struct completion *cq_row_next(struct cq *cq)
+{
+	return cq_has_room(cq) ? &cq->ring[cq_head_of(cq) & cq->mask] : NULL;
+}
+
+void cq_row_push(struct cq *cq, bool solicited)
+{
+	set_head(cq, cq_head_of(cq) + 1);
+	if (solicited)
+		cq->solicited_end = cq_head_of(cq);
+}
+
+void cq_row_end(struct cq *cq)
+{
+	lock_release_plain(&cq->lock);
+}
+
 static int take_some(struct cq *cq, int count, struct ibv_wc *wc) REQUIRES(cq->lock)
 {
 	const uint32_t head = atomic_load_explicit(&cq->head, memory_order_acquire);

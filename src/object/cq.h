@@ -118,6 +118,15 @@ bool cq_push_slot(struct cq *cq, const struct ibv_wc *wc, struct wqe_slot slot, 
 /* The same with all that a completion has; its timestamp is written here. */
 bool cq_push_full(struct cq *cq, const struct completion *completion, bool solicited, uint64_t now_ns,
 		  struct effects *effects);
+/*
+ * Completions of receives in a row: no event is due and none would be, since nobody waits for one.
+ * True: the CQ is locked, until cq_row_end(). cq_row_next(): the place for one more, NULL: there is
+ * none. cq_row_push() publishes it.
+ */
+bool cq_row_begin(struct cq *cq) TRY_ACQUIRES(true, cq->lock);
+struct completion *cq_row_next(struct cq *cq) REQUIRES(cq->lock);
+void cq_row_push(struct cq *cq, bool solicited) REQUIRES(cq->lock);
+void cq_row_end(struct cq *cq) RELEASES(cq->lock);
 /* Take up to @count completions, and free the slots of their requests; returns how many. */
 int cq_take(struct cq *cq, int count, struct ibv_wc *wc);
 int cq_take_one(struct cq *cq, struct completion *completion);	/* 1 or 0 */

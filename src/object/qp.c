@@ -24,7 +24,7 @@ const struct qp_move *qp_move_get(enum ibv_qp_state from, enum ibv_qp_state to,
 void qp_set_state(struct qp *qp, enum ibv_qp_state state)
 {
 	qp->state = state;
-	qp->shortcut = 0;
+	qp_close_shortcuts(qp);
 	qp->attr.qp_state = qp->attr.cur_qp_state = state;
 	atomic_store_explicit(&qp->access->state, (uint32_t)state, memory_order_seq_cst);
 	if (state == IBV_QPS_ERR || state == IBV_QPS_RESET)

@@ -167,9 +167,16 @@ void qp_move_state(struct qp *qp, enum ibv_qp_state state, const char *why) REQU
 void qp_drop_completions(struct qp *qp) REQUIRES(qp->lock);
 const char *qp_state_name(enum ibv_qp_state state);
 
-static inline void qp_end_pairing(struct qp *qp) REQUIRES(qp->lock)
+/* What was decided for the next request, or for the peer's, is to be decided again. */
+static inline void qp_close_shortcuts(struct qp *qp) REQUIRES(qp->lock)
 {
 	qp->shortcut = 0;
+	qp->responder.shortcut = false;
+}
+
+static inline void qp_end_pairing(struct qp *qp) REQUIRES(qp->lock)
+{
+	qp_close_shortcuts(qp);
 	pairing_end(&qp->pairing);
 }
 

@@ -219,6 +219,7 @@ struct responder {
 	struct recv_wqe *recv;
 	bool recv_taken;
 	uint8_t tagged;			/* enum tagged (transport/tags.c): how it was taken */
+	bool shortcut;			/* the next message was decided on (local/move/receive.c) */
 	struct guesses wrong_keys;	/* UC: in packets; RC: in messages */
 	struct guesses key_probes;	/* for keys, by a peer inside this host */
 	uint64_t recv_bytes;		/* capacity of its SGEs */

@@ -32,9 +32,9 @@ struct recv_queue {
 	uint32_t size, max_sge;		/* max_sge is fixed; size changes under lock */
 	uint32_t mask GUARDED_BY_MEMBER(lock);	/* slots of the ring - 1; they are a power of two */
 	/*
-	 * Posted, taken; head - tail are waiting. Stored under lock; recv_queue_count() loads head
-	 * (acquire) without it, which pairs with the release in post_one(): a hint, receives are
-	 * read under lock.
+	 * Posted, taken; head - tail are waiting. Head is stored under lock. So is tail, or under
+	 * that of the QP whose queue it is. Loading head (acquire) pairs with the release in
+	 * post_one(): in recv_queue_count() for a hint, in recv_queue_next() for the receive.
 	 */
 	_Atomic uint32_t head, tail;
 	struct wqe_slots slots;
@@ -53,6 +53,33 @@ int recv_queue_post_for(struct recv_queue *queue, struct ibv_recv_wr *wr, struct
 /* Copy the oldest into @wqe (room for max_sge SGEs) and remove it; false when there is none. */
 bool recv_queue_take(struct recv_queue *queue, struct recv_wqe *wqe);
 bool recv_queue_take_locked(struct recv_queue *queue, struct recv_wqe *wqe) REQUIRES(queue->lock);
+/*
+ * The oldest, where it lies, but for its number: that is recv_queue_next_number(). NULL: there is
+ * none. Then it may be removed. For who holds the lock; and without it for who holds that of the QP
+ * that the queue belongs to: nobody else takes from there, and its ring stays where it is.
+ */
+static inline const struct recv_wqe *recv_queue_next(const struct recv_queue *queue)
+	REQUIRES(queue->lock)
+{
+	uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+
+	if (tail == atomic_load_explicit(&queue->head, memory_order_acquire))
+		return NULL;
+	return (const struct recv_wqe *)(queue->ring +
+					 (size_t)(tail & queue->mask) * queue->stride);
+}
+
+static inline uint32_t recv_queue_next_number(const struct recv_queue *queue)
+{
+	return atomic_load_explicit(&queue->tail, memory_order_relaxed);
+}
+
+static inline void recv_queue_remove_next(struct recv_queue *queue)
+{
+	uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+
+	atomic_store_explicit(&queue->tail, tail + 1, memory_order_release);
+}
 
 /* No completion of what was taken waits to be polled. */
 static inline void recv_queue_emptied(struct recv_queue *queue)

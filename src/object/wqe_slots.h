@@ -32,27 +32,31 @@ static inline void wqe_slots_init(struct wqe_slots *slots)
 	atomic_init(&slots->freed, 0);
 }
 
-/* How many are taken, of a queue whose next request has number @head. */
+/*
+ * How many are taken, of a queue whose next request has number @head. Acquire: pairs with the
+ * release in wqe_slot_free(). Who took the request has read its slot before the completion was
+ * pushed.
+ */
 static inline uint32_t wqe_slots_used(const struct wqe_slots *slots, uint32_t head)
 {
-	return head - atomic_load_explicit(&slots->freed, memory_order_relaxed);
+	return head - atomic_load_explicit(&slots->freed, memory_order_acquire);
 }
 
-/* The completion was polled, or will never be. Relaxed: no memory is handed over by it. */
+/* The completion was polled, or will never be. */
 static inline void wqe_slot_free(const struct wqe_slot *slot)
 {
 	if (!slot->of)
 		return;
 	if (__builtin_expect(slot->shared, 0))
-		atomic_fetch_add_explicit(&slot->of->freed, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(&slot->of->freed, 1, memory_order_release);
 	else
-		atomic_store_explicit(&slot->of->freed, slot->number + 1, memory_order_relaxed);
+		atomic_store_explicit(&slot->of->freed, slot->number + 1, memory_order_release);
 }
 
 /* No completion of a request before @number waits to be polled. */
 static inline void wqe_slots_free_to(struct wqe_slots *slots, uint32_t number)
 {
-	atomic_store_explicit(&slots->freed, number, memory_order_relaxed);
+	atomic_store_explicit(&slots->freed, number, memory_order_release);
 }
 
 #endif

@@ -281,6 +281,36 @@ enum fault execute_send(struct qp_call *call, const struct payload *payload)
 	return FAULT_NONE;
 }
 
+void execute_end_row(struct message_row *row)
+{
+	if (row->lkey)
+		mr_access_end(&row->access);
+	row->lkey = 0;
+}
+
+bool execute_send_in_row(struct message_row *row, const struct recv_wqe *recv, const uint8_t *data,
+			 uint32_t bytes)
+{
+	struct mr_accessor accessor = recv_accessor_of(row->qp);
+	const struct ibv_sge *sge = recv->sge;
+	enum mr_fault fault;
+
+	if (!bytes)
+		return true;
+	if (recv->sge_count != 1 || sge->length < bytes)
+		return false;
+	if (row->lkey && row->lkey == sge->lkey) {
+		fault = mr_access_move(&row->access, &accessor, sge->lkey, IBV_ACCESS_LOCAL_WRITE,
+				       sge->addr, bytes);
+	} else {
+		execute_end_row(row);
+		fault = mr_access_begin(row->qp->transport->mrs, &accessor, sge->lkey,
+					IBV_ACCESS_LOCAL_WRITE, sge->addr, bytes, &row->access);
+		row->lkey = fault == MR_OK ? sge->lkey : 0;
+	}
+	return fault == MR_OK && !copy_user_ordered(row->access.host, data, bytes);
+}
+
 enum fault execute_write(struct qp_call *call, const struct payload *payload)
 {
 	struct responder *responder = &call->qp->responder;

@@ -75,6 +75,15 @@ struct payload {
 /* Data of a SEND, in order: to the receive that was taken. FAULT_LOCAL_PROTECTION. */
 enum fault execute_send(struct qp_call *call, const struct payload *payload)
 	REQUIRES(call->qp->lock);
+/*
+ * All data of a SEND: to @recv, of one SGE, in the region of the row or in another one, which is
+ * the row's then. False: it is not one SGE with room for it, or its memory is not accessible.
+ */
+bool execute_send_in_row(struct message_row *row, const struct recv_wqe *recv, const uint8_t *data,
+			 uint32_t bytes)
+	REQUIRES(row->qp->lock);
+/* Lets the region of the row go. */
+void execute_end_row(struct message_row *row);
 /* Data of an RDMA WRITE: to the target that is held. FAULT_MEMORY. */
 enum fault execute_write(struct qp_call *call, const struct payload *payload)
 	REQUIRES(call->qp->lock);

@@ -33,7 +33,8 @@ struct qp_call {
 
 /*
  * Field by field: @why is large, and only read after set_reason(). For calls after which the next
- * request goes the way of the last one, unless they fail, or say otherwise (qp->shortcut).
+ * request goes the way of the last one, unless they fail, or say otherwise (qp->shortcut,
+ * qp->responder.shortcut).
  */
 static inline void qp_call_init_on(struct qp_call *call, struct qp *qp, uint64_t now_ns,
 				   struct effects *effects)
@@ -51,7 +52,7 @@ static inline void qp_call_init(struct qp_call *call, struct qp *qp, uint64_t no
 				struct effects *effects)
 	REQUIRES(qp->lock) ASSERTS(call->qp->lock)
 {
-	qp->shortcut = 0;
+	qp_close_shortcuts(qp);
 	qp_call_init_on(call, qp, now_ns, effects);
 }
 

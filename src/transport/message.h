@@ -151,6 +151,35 @@ enum message_fate {
 enum message_fate transport_message_receive(struct qp *qp, const struct local_message *message,
 					    uint64_t now_ns, struct effects *effects)
 	REQUIRES(qp->lock);
+
+/*
+ * SENDs for one QP in a row, each received by what was decided for the one before it: a message
+ * that has its data and no flag but SOLICITED, for a receive of one SGE. Everything else is left to
+ * transport_message_receive().
+ */
+#define MESSAGE_SHORT_MAX 2048u		/* bytes of such a message */
+
+struct message_row {
+	struct qp *qp;			/* of an open row; its CQ is locked, too */
+	struct mr_access access;	/* to the region that the last receive named, ... */
+	uint32_t lkey;			/* ... by this key; 0: to none */
+};
+
+/*
+ * May each next message of this kind be received that way? What changes that closes
+ * qp->responder.shortcut: every call of transport/ but those of qp_call_init_on(), every change of
+ * state or of the pairing, and transport_message_receive().
+ */
+bool transport_always_receives(const struct qp *qp) REQUIRES(qp->lock);
+/* Where that was so, and still is. False: its completions need an event, or another look. */
+bool transport_row_begin(struct message_row *row, struct qp *qp)
+	REQUIRES(qp->lock) TRY_ACQUIRES(true, qp->recv_cq->lock);
+/* Receive a message, of @bytes at @data. False: nothing was done. */
+bool transport_row_receive(struct message_row *row, const uint32_t head[MESSAGE_WORDS],
+			   const uint8_t *data, uint32_t bytes) REQUIRES(row->qp->lock, row->qp->recv_cq->lock);
+void transport_row_end(struct message_row *row)
+	REQUIRES(row->qp->lock) RELEASES(row->qp->recv_cq->lock);
+
 /*
  * Begin to fetch the next part of its data, described by *fetch. Its memory is held until
  * transport_fetched() or transport_fetch_drop(). False: the message is refused.

@@ -254,6 +254,7 @@ enum message_fate transport_message_receive(struct qp *qp, const struct local_me
 	enum message_fate fate;
 	struct qp_call call;
 
+	qp->responder.shortcut = false;
 	if (!is_next(qp, message) || !message_aim(qp, message))
 		return MESSAGE_REFUSED;
 	qp_call_init_on(&call, qp, now_ns, effects);
@@ -262,6 +263,87 @@ enum message_fate transport_message_receive(struct qp *qp, const struct local_me
 	fate = message_execute(&call, message);
 	qp_call_end(&call);
 	return fate;
+}
+
+/* ---- in a row ---- */
+
+/* As is_next() and may_begin(), without what each message says. */
+bool transport_always_receives(const struct qp *qp)
+{
+	return qp->type == IBV_QPT_RC && !qp->hash && qp->route.loopback &&
+	       ((qp->state == IBV_QPS_RTR && qp->responder.established) ||
+		qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD) &&
+	       transport_between_messages(qp) && !qp->responder.recv_taken && !takes_tags(qp) &&
+	       qp->pairing.ours;
+}
+
+bool transport_row_begin(struct message_row *row, struct qp *qp)
+{
+	if (qp->counted || !cq_row_begin(qp->recv_cq))
+		return false;
+	row->qp = qp;
+	row->lkey = 0;
+	return true;
+}
+
+void transport_row_end(struct message_row *row)
+{
+	execute_end_row(row);
+	cq_row_end(row->qp->recv_cq);
+	row->qp = NULL;
+}
+
+static bool row_receive(struct message_row *row, struct recv_queue *queue, const uint8_t *data,
+			uint32_t bytes, bool solicited)
+	REQUIRES(row->qp->lock, row->qp->recv_cq->lock, queue->lock)
+{
+	const struct recv_wqe *recv = recv_queue_next(queue);
+	struct completion *completion = cq_row_next(row->qp->recv_cq);
+	struct qp *qp = row->qp;
+
+	lock_alias(&qp->lock);
+	if (!recv || !completion || !execute_send_in_row(row, recv, data, bytes))
+		return false;
+	*completion = (struct completion){
+		.wc = { .wr_id = recv->wr_id, .status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
+			.byte_len = bytes, .qp_num = qp->number, .src_qp = qp->attr.dest_qp_num },
+		.slot = { &queue->slots, recv_queue_next_number(queue), qp->srq },
+	};
+	recv_queue_remove_next(queue);
+	cq_row_push(row->qp->recv_cq, solicited);
+	qp->responder.message_sequence = psn_add(qp->responder.message_sequence, 1);
+	return true;
+}
+
+/* Limits of an SRQ are looked at elsewhere. */
+static bool row_receive_shared(struct message_row *row, struct srq *srq, const uint8_t *data,
+			       uint32_t bytes, bool solicited) REQUIRES(row->qp->lock, row->qp->recv_cq->lock)
+{
+	bool done;
+
+	lock_acquire(&srq->queue.lock);
+	done = !srq->limit && row_receive(row, &srq->queue, data, bytes, solicited);
+	lock_release(&srq->queue.lock);
+	return done;
+}
+
+bool transport_row_receive(struct message_row *row, const uint32_t head[MESSAGE_WORDS],
+			   const uint8_t *data, uint32_t bytes)
+{
+	struct qp *qp = row->qp;
+	bool solicited = head[2] >> MESSAGE_FLAGS_SHIFT & MESSAGE_SOLICITED;
+
+	lock_alias(&qp->lock);
+	if (head[0] != qp->pairing.ours || (head[1] & QPN_MASK) != qp->attr.dest_qp_num ||
+	    (head[2] & ~((uint32_t)MESSAGE_SOLICITED << MESSAGE_FLAGS_SHIFT)) !=
+		    qp->responder.message_sequence ||
+	    head[4] != bytes || bytes > MESSAGE_SHORT_MAX)
+		return false;
+	if (qp->srq)
+		return row_receive_shared(row, qp->srq, data, bytes, solicited);
+	/* Of the QP's own queue, which needs no lock for that. */
+	lock_alias(&qp->rq.lock);
+	return row_receive(row, &qp->rq, data, bytes, solicited);
 }
 
 /* A bounded part, so that other messages have their turn. */

@@ -180,7 +180,9 @@ bool transport_posted_send(struct qp *qp, uint64_t now_ns, struct effects *effec
 {
 	struct qp_call call;
 
-	qp_call_init(&call, qp, now_ns, effects);
+	/* To what comes from the peer it makes no difference. */
+	qp->shortcut = 0;
+	qp_call_init_on(&call, qp, now_ns, effects);
 	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_SQE)
 		flush_sends(&call);
 	/* Further messages may be sent while some are unanswered (local/move/run.c). */

@@ -2,8 +2,8 @@
 /*
  * SENDs behind which something changes before the next one: a SEND of one SGE goes by what was
  * decided for the one before it (src/local/move/shortcut.c), one with a second, empty SGE asks for all
- * rules. Whatever has changed meanwhile, both have the same outcome: each scene is played with the
- * one and with the other, and compared.
+ * rules. So it is with receives (src/local/move/receive.c). Whatever has changed meanwhile, both have the
+ * same outcome: each scene is played with the one and with the other, and compared.
  */
 #include "hostile.h"
 
@@ -16,14 +16,17 @@
 enum change {
 	NO_CHANGE, PEER_FAILS, PEER_RESETS, PEER_DIES, OWN_DRAIN, OWN_ERROR, OWN_AGAIN, REGION_GONE,
 	REGION_REREGISTERED, REGION_SHORT, ARMED, NO_RECEIVE, LATE_RECEIVE, WRITE_BETWEEN, READ_BETWEEN,
-	LONG_BETWEEN, LIST_BETWEEN, CHANGES
+	LONG_BETWEEN, LIST_BETWEEN, PEER_DRAINS, PEER_REGION_GONE, PEER_REGION_ANEW, PEER_RECEIVES_LESS,
+	PEER_ARMS, CHANGES
 };
 static const char *const change_name[CHANGES] = {
 	"nothing", "the peer's QP fails", "the peer's QP is reset", "the peer dies", "SQD and back",
 	"ERR", "connected anew", "the region is deregistered", "the region is registered anew",
 	"the region is shorter", "the CQ is armed", "no receive is posted",
 	"the receive is posted late", "a WRITE between them", "a READ between them",
-	"a long SEND between them", "a list between them",
+	"a long SEND between them", "a list between them", "the peer's QP is in SQD for a while",
+	"the region of the receives is deregistered", "it is registered anew", "the receives are shorter",
+	"the peer's CQ is armed",
 };
 
 struct outcome {
@@ -185,19 +188,65 @@ static void requester(struct cast *cast)
 		meet(cast, 1);
 }
 
-static void receive_some(struct link *link, const struct ibv_mr *mr, unsigned from, unsigned to)
+static void receive_some(const struct scene *scene, struct link *link, const struct ibv_mr *mr, unsigned from,
+			 unsigned to)
 {
-	for (; from < to; from++)
-		CHECK(!post_receive(link, mr, 1024 * from, from == COMPLETIONS ? 16 * KIB : 64, from));
+	uint32_t bytes = scene->change == PEER_RECEIVES_LESS && from >= SENDS ? 63 : 64;
+
+	for (; from < to; from++) {
+		struct ibv_sge sge[2] = { { (uintptr_t)mr->addr + 1024 * from, bytes, mr->lkey },
+					  { (uintptr_t)mr->addr, 0, mr->lkey } };
+		struct ibv_recv_wr wr = { .wr_id = from, .sg_list = sge,
+					  .num_sge = scene->short_cut ? 1 : 2 }, *bad;
+
+		if (from == COMPLETIONS)
+			sge[0].length = 16 * KIB;
+		CHECK(!ibv_post_recv(link->qp, &wr, &bad), "%m");
+	}
+}
+
+/* True: the receives that are left name another region. */
+static bool change_of_target(struct scene *scene, struct node *node, struct link *link, struct ibv_mr **mr,
+			     char *memory)
+{
+	switch (scene->change) {
+	case PEER_FAILS:
+		move(link, IBV_QPS_ERR);
+		break;
+	case PEER_RESETS:
+	case OWN_AGAIN:
+		move(link, IBV_QPS_RESET);
+		break;
+	case PEER_DRAINS:
+		move(link, IBV_QPS_SQD);
+		move(link, IBV_QPS_RTS);
+		break;
+	case PEER_REGION_GONE:
+		CHECK(!ibv_dereg_mr(*mr), "%m");
+		break;
+	case PEER_REGION_ANEW:
+		CHECK(!ibv_dereg_mr(*mr), "%m");
+		*mr = region_make(node, memory, REGION_BYTES, REMOTE_ALL);
+		return true;
+	case PEER_RECEIVES_LESS:
+		return true;
+	case PEER_ARMS:
+		CHECK(!ibv_req_notify_cq(node->cq, 0), "%m");
+		break;
+	default:
+		break;
+	}
+	return false;
 }
 
 static void target(struct cast *cast)
 {
-	const struct scene *scene = cast->argument;
+	struct scene *scene = cast->argument;
 	struct outcome *outcome = scene->outcome;
 	char *memory = memory_make(MEMORY_MMAP, REGION_BYTES);
 	bool later = scene->change == NO_RECEIVE || scene->change == LATE_RECEIVE || scene->change == OWN_AGAIN ||
-		     scene->change == LONG_BETWEEN;
+		     scene->change == LONG_BETWEEN || scene->change == PEER_REGION_ANEW ||
+		     scene->change == PEER_RECEIVES_LESS;
 	struct node node;
 	struct link link;
 	struct ibv_mr *mr;
@@ -208,33 +257,39 @@ static void target(struct cast *cast)
 	link_set_region(&link, mr);
 	link_exchange(cast, 0, &link);
 	link_raise(&link, IBV_QPS_INIT);
-	receive_some(&link, mr, 0, later ? SENDS : COMPLETIONS);
+	receive_some(scene, &link, mr, 0, later ? SENDS : COMPLETIONS);
 	link_raise(&link, IBV_QPS_RTS);
 	meet(cast, 0);
 	meet(cast, 0);
 	if (scene->change == PEER_DIES)
 		_exit(0);	/* closing nothing */
-	if (scene->change == PEER_FAILS)
-		move(&link, IBV_QPS_ERR);
-	if (scene->change == PEER_RESETS || scene->change == OWN_AGAIN)
-		move(&link, IBV_QPS_RESET);
+	if (change_of_target(scene, &node, &link, &mr, memory))
+		receive_some(scene, &link, mr, SENDS, COMPLETIONS);
 	if (scene->change == OWN_AGAIN) {
 		meet(cast, 0);
 		link_raise(&link, IBV_QPS_INIT);
-		receive_some(&link, mr, SENDS, COMPLETIONS);
+		receive_some(scene, &link, mr, SENDS, COMPLETIONS);
 		link_raise(&link, IBV_QPS_RTS);
 	}
 	if (scene->change == LONG_BETWEEN) {
-		receive_some(&link, mr, COMPLETIONS, COMPLETIONS + 1);
-		receive_some(&link, mr, SENDS, COMPLETIONS);
+		receive_some(scene, &link, mr, COMPLETIONS, COMPLETIONS + 1);
+		receive_some(scene, &link, mr, SENDS, COMPLETIONS);
 	}
 	meet(cast, 0);
 	if (scene->change == LATE_RECEIVE) {
 		usleep(20000);
-		receive_some(&link, mr, SENDS, COMPLETIONS);
+		receive_some(scene, &link, mr, SENDS, COMPLETIONS);
 		meet(cast, 0);
 	}
 	meet(cast, 0);
+	if (scene->change == PEER_ARMS) {
+		struct ibv_cq *cq;
+		void *context;
+
+		CHECK(!ibv_get_cq_event(node.channel, &cq, &context), "%m");
+		ibv_ack_cq_events(cq, 1);
+		outcome->events++;
+	}
 	while (outcome->received < COMPLETIONS && ibv_poll_cq(node.cq, 1, &wc) > 0) {
 		if (wc.wr_id >= COMPLETIONS)
 			continue;

@@ -165,7 +165,7 @@ static void take_qp_answer(struct qp *qp, const struct control *control) REQUIRE
 	/* An answer to a question of a former life of the QP. */
 	if (!pairing->asked || control->requester_qp != pairing->ours)
 		return;
-	qp->shortcut = 0;
+	qp_close_shortcuts(qp);
 	pairing->asked = false;
 	if (barrier_answered(qp))
 		run_queue_add(qp->transport->run_queue, qp);
@@ -289,7 +289,7 @@ static bool answer_ask_qp(struct local *local, struct peer *peer, const struct c
 			answer.access = pairing_rights(qp);
 			answer.place = (uintptr_t)qp;
 			answer.layout = commit_layout();
-			qp->shortcut = 0;
+			qp_close_shortcuts(qp);
 			/* The agreement was with a former life of the requester's QP. */
 			if (qp->pairing.theirs != ask->requester_qp)
 				qp->pairing.agreed = false;

@@ -17,23 +17,38 @@
 
 #define MESSAGES_MAX	64u		/* in one go ... */
 #define BYTES_MAX	(512u << 10)	/* ... and bytes */
+#define ROW_MAX		16u		/* messages before others may have the CQ */
+/* What a message in a row has not. */
+#define ROW_FLAGS	((uint32_t)(MESSAGE_FLAGS & ~MESSAGE_SOLICITED) << MESSAGE_FLAGS_SHIFT)
 
 /* ---- executing ---- */
 
 /* A QP stays locked over the messages and answers that are for it. */
 struct receiver {
 	struct qp *qp;
+	struct message_row row;		/* of messages for it; row.qp NULL: none is open */
+	unsigned channel, length;	/* of an open row: whose messages, how many so far */
 	struct effects effects;
 };
 
 static void receive_init(struct receiver *receiver)
 {
-	receiver->qp = NULL;
+	receiver->qp = receiver->row.qp = NULL;
 	effects_init(&receiver->effects);
+}
+
+static void receiver_end_row(struct receiver *receiver)
+{
+	if (!receiver->row.qp)
+		return;
+	lock_assert_held(&receiver->row.qp->lock);
+	lock_assert_held(&receiver->row.qp->recv_cq->lock);
+	transport_row_end(&receiver->row);
 }
 
 static void receiver_unlock(struct local *local, struct receiver *receiver)
 {
+	receiver_end_row(receiver);
 	if (receiver->qp) {
 		lock_assert_held(&receiver->qp->lock);
 		lock_release(&receiver->qp->lock);
@@ -105,6 +120,87 @@ static enum message_fate receive_execute(struct local *local, struct receiver *r
 		fetch_start(local, peer, qpn, qp->pairing.theirs, message, source);
 	}
 	return fate;
+}
+
+/*
+ * A SEND behind others of the same kind, for the same QP: the way that receive_execute() and the
+ * responder find for it, decided once. When such a message was executed, and the next one could
+ * only be, qp->responder.shortcut is opened; whatever changes one of the rules closes it. The next
+ * message asks for that, and a row of them keeps the CQ locked and the region held.
+ *
+ *	rule						what closes the shortcut
+ *	RC, of this host, no tag matching		(fixed at creation, or with the state)
+ *	RTR with the connection established, RTS, SQD	qp_set_state()
+ *	no packet, no receive in use			qp_call_init(): every call of transport/ but those
+ *							of qp_call_init_on(); transport_message_receive()
+ *	the two QPs have agreed				pairing.c, pairing_end()
+ *
+ * Both grants, sequence, the receive, its key and bounds, and room in the CQ are asked for each
+ * message, the peer and the QP, and whether anybody traces, counts or waits for an event, for each
+ * row.
+ */
+static bool receiver_begin_row(struct local *local, struct receiver *receiver,
+			       const struct ring_message *received)
+{
+	struct peer *peer = peer_at(local, received->channel);
+	struct qp *qp;
+	uint32_t qpn;
+
+	if (!peer || atomic_load_explicit(&trace_wanted, memory_order_relaxed) ||
+	    atomic_load(&peer->job.state) != JOB_NONE ||
+	    !grant_find_qp(&peer->grants, received->head[0], &qpn))
+		return false;
+	qp = receiver_lock(local, receiver, qpn);
+	if (!qp)
+		return false;
+	lock_assert_held(&qp->lock);
+	receiver->channel = received->channel;
+	receiver->length = 0;
+	return qp->responder.shortcut && transport_row_begin(&receiver->row, qp);
+}
+
+static bool receiver_row_fits(struct qp *qp, const struct ring_message *received)
+{
+	lock_assert_held(&qp->lock);
+	return qp->pairing.ours == received->head[0];
+}
+
+/* False: nothing was done, and no row is open. */
+static bool receive_in_row(struct local *local, struct receiver *receiver,
+			   const struct ring_message *received)
+{
+	struct qp *qp = receiver->row.qp;
+
+	if (qp && (receiver->channel != received->channel || receiver->length == ROW_MAX ||
+		   !receiver_row_fits(qp, received)))
+		receiver_end_row(receiver);
+	if (!receiver->row.qp &&
+	    (received->head[2] & ROW_FLAGS || !receiver_begin_row(local, receiver, received)))
+		return false;
+	qp = receiver->row.qp;
+	lock_assert_held(&receiver->row.qp->lock);
+	lock_assert_held(&receiver->row.qp->recv_cq->lock);
+	if (grant_is_alive(local->peers->peer[received->channel]->alive, qp->pairing.theirs) &&
+	    transport_row_receive(&receiver->row, received->head, received->data,
+				  received->bytes)) {
+		receiver->length++;
+		return true;
+	}
+	receiver_end_row(receiver);
+	return false;
+}
+
+/* Behind a message that was executed: may the next ones be in a row? */
+static void receiver_open_shortcut(struct receiver *receiver)
+{
+	struct qp *qp = receiver->qp;
+
+	if (!qp)
+		return;
+	lock_assert_held(&qp->lock);
+	/* A receive of several SGEs is as a rule followed by others. */
+	qp->responder.shortcut = transport_always_receives(qp) &&
+				 qp->responder.recv->sge_count == 1;
 }
 
 static enum message_fate receive_take_control(struct local *local, struct receiver *receiver,
@@ -196,8 +292,10 @@ static void take_answers_before(struct local *local, struct receiver *receiver,
 {
 	struct ring_answer answer;
 
-	while (ring_take_answer_before(local->channel_link, received, &answer))
+	while (ring_take_answer_before(local->channel_link, received, &answer)) {
+		receiver_end_row(receiver);	/* it may be complete in the same CQ */
 		receive_take_answer(local, receiver, received->channel, &answer);
+	}
 }
 
 /* ---- both ---- */
@@ -213,11 +311,19 @@ static unsigned take_messages(struct local *local, struct receiver *receiver)
 		enum message_fate fate;
 
 		take_answers_before(local, receiver, &received);
+		if (receive_in_row(local, receiver, &received)) {
+			ring_finish_next(local->channel_link, &received, false);
+			left -= received.bytes < left ? received.bytes : left;
+			continue;
+		}
 		fate = receive_take(local, receiver, &received, &message);
+		if (fate == MESSAGE_EXECUTED && received.head[0] && !(received.head[2] & ROW_FLAGS))
+			receiver_open_shortcut(receiver);
 		if (fate != MESSAGE_FETCH)
 			ring_finish_next(local->channel_link, &received, fate == MESSAGE_REFUSED);
 		left -= message.length < left ? message.length : left;
 	}
+	receiver_end_row(receiver);
 	local->received_bytes += BYTES_MAX - left;
 	if (n)
 		ring_notify_answers(local->channel_link);

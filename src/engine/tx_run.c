@@ -70,7 +70,7 @@ static void answer_first(struct engine *engine, struct qp *qp, struct tx_batch *
 {
 	struct effects effects;
 
-	if (!transport_answer_is_due(qp) || !transport_message_next(qp))
+	if (!transport_answer_is_due(qp) || !tx_is_through_memory(engine, qp) || !transport_message_next(qp))
 		return;
 	effects_init(&effects);
 	transport_answer(qp, clock_now_ns(), RUN_QUANTUM, batch, &effects);

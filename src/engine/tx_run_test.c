@@ -215,6 +215,16 @@ static void a_reply_and_its_ack_are_one_datagram(void **state)
 	assert_false(atomic_load(&engine->worker.gather.wanted));
 }
 
+static void a_reply_that_is_a_send_goes_with_its_ack_too(void **state)
+{
+	reply_to_some();
+	receive_write(0);
+	post(station, IBV_WR_SEND, 1, 8);
+	tx_posted(engine, &station->qp);
+	assert_int_equal(fake.sent, 1);
+	assert_int_equal(counted(COUNTER_TX_PACKETS), 2);
+}
+
 /* A thread waits in the worker's place, which sleeps for long: the next ACK leaves at once. */
 static void no_ack_waits_where_nobody_looks_after_it(void **state)
 {
@@ -242,6 +252,7 @@ int main(void)
 		STATION_TEST(nothing_waits_where_nobody_looks_after_it),
 		STATION_TEST(packets_through_memory_do_not_wait),
 		STATION_TEST(a_reply_and_its_ack_are_one_datagram),
+		STATION_TEST(a_reply_that_is_a_send_goes_with_its_ack_too),
 		STATION_TEST(no_ack_waits_where_nobody_looks_after_it),
 	};
 

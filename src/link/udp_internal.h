@@ -34,6 +34,7 @@ struct udp_sender {
 	uint16_t port;
 	uint8_t source[16];	/* the address it is bound to; zero: any */
 	_Atomic uint8_t hop_limit;	/* without a control message that says otherwise; 0: not known */
+	_Atomic bool unsettled;		/* the first datagram says which */
 };
 
 struct udp_membership {

@@ -163,6 +163,24 @@ static struct udp_sender *sender_place(struct udp_link *udp, const struct datagr
 	return &udp->sender[family][class_for(udp, datagram->spread)];
 }
 
+/*
+ * Of a slot's sender, which is opened before any datagram is known. Up to now all of its datagrams say their hop
+ * limit themselves, so none of another thread leaves with this one.
+ */
+static void settle_hop_limit(struct udp_link *udp, struct udp_sender *sender, const struct datagram *datagram)
+{
+	bool ipv6 = udp_family_of(datagram->destination) == UDP_IPV6;
+	uint8_t hop_limit = hop_limit_of(datagram);
+
+	lock_acquire(&udp->lock);
+	if (sender->unsettled && !udp_set(sender->fd, ipv6 ? IPPROTO_IPV6 : IPPROTO_IP,
+					  ipv6 ? IPV6_UNICAST_HOPS : IP_TTL, hop_limit))
+		/* H1: the socket has it; pairs with H2 in address_ipv4 and address_ipv6 */
+		atomic_store_explicit(&sender->hop_limit, hop_limit, memory_order_release);
+	sender->unsettled = false;
+	lock_release(&udp->lock);
+}
+
 int udp_open_sender(struct link *link, const struct datagram *datagram)
 {
 	struct udp_link *udp = udp_of(link);
@@ -320,7 +338,9 @@ static void address_ipv4(struct message *message, struct msghdr *header,
 		put_control(header, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
 	if (traffic_class)
 		put_control(header, IPPROTO_IP, IP_TOS, &traffic_class, sizeof(traffic_class));
-	if (hop_limit != sender->hop_limit || ip_addr_is_multicast(datagram->destination))
+	/* H2 */
+	if (hop_limit != atomic_load_explicit(&sender->hop_limit, memory_order_acquire) ||
+	    ip_addr_is_multicast(datagram->destination))
 		put_control(header, IPPROTO_IP, IP_TTL, &hop_limit, sizeof(hop_limit));
 }
 
@@ -345,7 +365,9 @@ static void address_ipv6(struct message *message, struct msghdr *header,
 	if (traffic_class)
 		put_control(header, IPPROTO_IPV6, IPV6_TCLASS, &traffic_class,
 			    sizeof(traffic_class));
-	if (hop_limit != sender->hop_limit || ip_addr_is_multicast(datagram->destination))
+	/* H2 */
+	if (hop_limit != atomic_load_explicit(&sender->hop_limit, memory_order_acquire) ||
+	    ip_addr_is_multicast(datagram->destination))
 		put_control(header, IPPROTO_IPV6, IPV6_HOPLIMIT, &hop_limit, sizeof(hop_limit));
 }
 
@@ -489,6 +511,8 @@ int udp_send(struct link *link, struct datagram *datagram, unsigned count, unsig
 		int some = -1, err = ENOTCONN;
 
 		if (sender) {
+			if (__builtin_expect(atomic_load_explicit(&sender->unsettled, memory_order_relaxed), 0))
+				settle_hop_limit(udp, sender, datagram + done);
 			some = udp_send_some(sender, datagram + done, n);
 			err = errno;
 		}

@@ -27,13 +27,15 @@ static int open_slot(enum udp_family family, uint32_t slot, struct udp_sender *s
 	sender->port = udp_slot_port(slot);
 	sender->hop_limit = UDP_HOP_LIMIT;
 	err = udp_set_send_options(fd, family, sender);
+	sender->hop_limit = 0;
+	sender->unsettled = true;
 	if (!err)
 		err = udp_bind_to(fd, family, any, sender->port);
 	if (err) {
 		close(fd);
 		return judge_failure(err);
 	}
-	/* S1: publishes port and hop limit; pairs with S2 in slot_sender_of */
+	/* S1: publishes port and unsettled; pairs with S2 in slot_sender_of */
 	atomic_store_explicit(&sender->fd, fd, memory_order_release);
 	return 0;
 }

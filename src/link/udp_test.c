@@ -193,16 +193,17 @@ static void spreads_have_ports_of_their_own(void **state)
 static void to_peers_of_this_host_datagrams_leave_from_the_port_of_the_slot(void **state)
 {
 	static const uint8_t ipv4_other[16] = { [10] = 0xff, 0xff, 127, 0, 0, 9 };
+	static const uint8_t hop_limit[] = { 200, 255, 64, 200, 64, 200 };	/* the first is the socket's */
 	unsigned i;
 
 	assert_int_equal(udp_open_slot(link_, 3, SLOT), 0);
-	for (i = 0; i < 3; i++) {
-		struct datagram out = make(i == 1, 100 + i, 0), in;
+	for (i = 0; i < 6; i++) {
+		struct datagram out = make(i % 3 == 1, 100 + i, 0), in;
 
 		out.from_slot = SLOT;
 		out.spread = i;
-		out.hop_limit = (uint8_t)(64 + i);
-		if (i == 2)
+		out.hop_limit = hop_limit[i];
+		if (i % 3 == 2)
 			memcpy(out.source, ipv4_other, 16);
 		send_one(&out);
 		assert_int_equal(out.source_port, udp_slot_port(SLOT));

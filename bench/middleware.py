@@ -24,6 +24,9 @@ WAYS = {
     'OFI': ('--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include verbs;ofi_rxm',
             {'FI_PROVIDER': 'verbs;ofi_rxm'}),
 }
+# Without verbs, beside what goes by UCX over them. By itself Open MPI takes UCX for no other transports.
+BESIDE = {'UCX, shm': ('--mca pml ucx --mca osc ucx --mca pml_ucx_tls any --mca pml_ucx_devices any',
+                       {'UCX_TLS': 'shm,self'})}
 SOURCES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'tests', 'clients',
                        'programs')
 
@@ -120,13 +123,15 @@ class Middleware(Inside):
 
     def mpi_environment(self, way):
         """Where it runs and its variables: only what goes by verbs has our library."""
-        variables = WAYS[way][1]
-        return ((self.others.ours[0], {**environment('mapped'), **variables}) if variables
-                else (self.others.end, {}))
+        variables = {**WAYS, **BESIDE}[way][1]
+        bare = way in BESIDE or not variables
+        return ((self.others.end, variables) if bare
+                else (self.others.ours[0], {**environment('mapped'), **variables}))
 
     def mpi_run(self, way, ranks, count):
         end, variables = self.mpi_environment(way)
-        command = words(OPEN_MPI, ranks, WAYS[way][0]) + [self.program('mpi_rate.c'), str(count)]
+        command = (words(OPEN_MPI, ranks, {**WAYS, **BESIDE}[way][0])
+                   + [self.program('mpi_rate.c'), str(count)])
         with end.start(command, variables) as running:
             if running.wait(60) != 0:
                 raise Failure(f'Open MPI, {way}: exit status {running.code}: {running.tail()}')

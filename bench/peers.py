@@ -100,7 +100,7 @@ class Perftest:
     @staticmethod
     def rate_of(text):
         """MB/s and millions of messages a second."""
-        row = re.search(r'^ *\d+ +\d+ +[\d.]+ +([\d.]+)\s+([\d.]+) *$', text, re.M)
+        row = re.search(r'^ *\d+ +\d+ +[\d.]+ +([\d.]+)\s+([\d.]+)', text, re.M)
         if not row:
             raise Failure(f'perftest: no result in its output:\n{text[-400:]}')
         return float(row[1]) * MIB / 1e6, float(row[2])
@@ -113,6 +113,10 @@ class Perftest:
 
     def messages_of_pairs(self, command, count, mode):
         """Of @count pairs of processes at once, the sum."""
+        return sum(messages for _, messages in self.rates_of_pairs(command, count, mode))
+
+    def rates_of_pairs(self, command, count, mode):
+        """Of @count pairs of processes at once: MB/s and millions of messages a second, of each."""
         ends, line = self.topology, words(command, '-F')
         with contextlib.ExitStack() as stack:
             servers, clients = [], []
@@ -130,7 +134,7 @@ class Perftest:
             for client in clients:
                 if client.wait(until - time.monotonic()) != 0:
                     raise Failure(f'{command}: exit status {client.code}: {client.tail()}')
-            return sum(self.rate_of(client.text)[1] for client in clients)
+            return [self.rate_of(client.text) for client in clients]
 
 
 class Others:

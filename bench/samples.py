@@ -45,7 +45,7 @@ def modes(values):
 
 
 def histogram(values):
-    """Runs by size: a column is a tenth wider than the one before, and says how many runs it has."""
+    """Runs by size: a column for each tenth more, with the runs it has; # are ten and more."""
     values = sorted(values)
     if not values or values[0] <= 0:
         return ''

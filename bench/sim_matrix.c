@@ -7,9 +7,12 @@
  *	sim_matrix			prints the table
  *	sim_matrix --check FILE		compares with a snapshot: goodput within 20 %, packets
  *					within 10 %, the tolerance for changes that are no regression
+ *	sim_matrix --loss SEEDS		goodput of WRITEs of 64 KiB without loss and with 1 %, for
+ *					each seed: a line of bench/run --goals
  */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "measure.h"
@@ -19,6 +22,9 @@
 #define MESSAGES_MAX	400u
 #define GOODPUT_OFF_MAX	0.20
 #define RATIO_OFF_MAX	0.10
+#define LOSS_BYTES	65536u
+#define LOSS_PPM	10000u
+#define LOSS_SEEDS_MAX	100
 
 static const uint32_t sizes[] = { 64, 1024, 4096, 65536, 1u << 20 };
 static const uint32_t losses[] = { 0, 1000, 10000, 50000 };
@@ -36,26 +42,34 @@ static const char *opcode_text(enum ibv_wr_opcode opcode)
 	return opcode == IBV_WR_RDMA_READ ? "read" : "write";
 }
 
-static bool fill_cell(struct cell *cell)
+/* False, and told on stderr: the simulation did not end well. */
+static bool run_cell(const struct cell *cell, uint64_t seed, struct measure_result *result)
 {
 	struct measure_options options = {
 		.opcode = cell->opcode, .message_bytes = cell->bytes, .depth = 16, .qps = 1,
-		.mtu = IBV_MTU_4096, .loss = cell->loss, .delay_ns = cell->delay_ns,
+		.mtu = IBV_MTU_4096, .loss = cell->loss, .delay_ns = cell->delay_ns, .seed = seed,
 		.socket_bytes = 425984,
 		.messages = BYTES_PER_RUN / cell->bytes < MESSAGES_MAX ?
 			    BYTES_PER_RUN / cell->bytes : MESSAGES_MAX };
 
-	cell->goodput_gbps = cell->ratio = 0;
-	for (options.seed = 1; options.seed <= SEEDS; options.seed++) {
-		struct measure_result result = measure(&options);
+	*result = measure(&options);
+	if (!result->ok)
+		fprintf(stderr, "%s of %u bytes, loss %u ppm, delay %llu ns, seed %llu: %s\n",
+			opcode_text(cell->opcode), cell->bytes, cell->loss,
+			(unsigned long long)cell->delay_ns, (unsigned long long)seed,
+			result->failure);
+	return result->ok;
+}
 
-		if (!result.ok) {
-			fprintf(stderr, "%s of %u bytes, loss %u ppm, delay %llu ns, seed %llu: %s\n",
-				opcode_text(cell->opcode), cell->bytes, cell->loss,
-				(unsigned long long)cell->delay_ns,
-				(unsigned long long)options.seed, result.failure);
+static bool fill_cell(struct cell *cell)
+{
+	struct measure_result result;
+	uint64_t seed;
+
+	cell->goodput_gbps = cell->ratio = 0;
+	for (seed = 1; seed <= SEEDS; seed++) {
+		if (!run_cell(cell, seed, &result))
 			return false;
-		}
 		cell->goodput_gbps += result.goodput_gbps / SEEDS;
 		cell->ratio += result.ratio / SEEDS;
 	}
@@ -145,6 +159,28 @@ static unsigned do_all(FILE *snapshot)
 	return wrong;
 }
 
+static int print_losses(uint64_t seeds)
+{
+	struct cell none = { .opcode = IBV_WR_RDMA_WRITE, .bytes = LOSS_BYTES }, lost;
+	struct measure_result without, with;
+	uint64_t seed;
+	size_t d;
+
+	for (d = 0; d < sizeof(delays_ns) / sizeof(delays_ns[0]); d++) {
+		none.delay_ns = delays_ns[d];
+		lost = none;
+		lost.loss = LOSS_PPM;
+		for (seed = 1; seed <= seeds; seed++) {
+			if (!run_cell(&none, seed, &without) || !run_cell(&lost, seed, &with))
+				return 1;
+			printf("delay %.0f us seed %llu none %.5f lost %.5f\n",
+			       (double)none.delay_ns / US, (unsigned long long)seed,
+			       without.goodput_gbps, with.goodput_gbps);
+		}
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	FILE *snapshot = NULL;
@@ -156,8 +192,11 @@ int main(int argc, char **argv)
 			fprintf(stderr, "%s: %m\n", argv[2]);
 			return 2;
 		}
+	} else if (argc == 3 && !strcmp(argv[1], "--loss") && atoi(argv[2]) > 0 &&
+		   atoi(argv[2]) <= LOSS_SEEDS_MAX) {
+		return print_losses((uint64_t)atoi(argv[2]));
 	} else if (argc != 1) {
-		fprintf(stderr, "usage: sim_matrix [--check FILE]\n");
+		fprintf(stderr, "usage: sim_matrix [--check FILE | --loss SEEDS]\n");
 		return 2;
 	} else {
 		print_head();

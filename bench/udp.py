@@ -4,7 +4,6 @@ and bandwidth beside bare UDP that does the same work (GSO, GRO, ICRC). Everythi
 everything again; ratios are of medians."""
 import os
 import re
-import time
 
 import lab
 from harness import words
@@ -67,13 +66,18 @@ class Udp:
         """A WRITE to a process that never posts, one at a time, to its completion."""
         return 1 / self.messages(topology, f'ib_write_bw -F -s 2 -t 1 -Q 1 -N -n {count}')
 
-    def bare(self, topology, count, *options):
+    @staticmethod
+    def wait_bound(end, port, server):
+        """Until the server has its UDP port."""
+        end.wait_listening(port, server, served=1)
+
+    def bare(self, topology, count, *options, size=8):
         """Median half round trip of bare UDP; @options: of the server."""
         port = next(lab.PORTS)
         tool = os.path.join(self.bench.programs, 'udp_pingpong')
-        with topology.server.start(words(tool, *options, '-s', 8, '-p', port)) as server:
-            time.sleep(0.3)
-            with topology.client.start(words(tool, '-s', 8, '-n', count, '-p', port,
+        with topology.server.start(words(tool, *options, '-s', size, '-p', port)) as server:
+            self.wait_bound(topology.server, port, server)
+            with topology.client.start(words(tool, '-s', size, '-n', count, '-p', port,
                                              topology.server.address)) as client:
                 if client.wait(60) != 0:
                     raise Failure(f'udp_pingpong: {client.tail()}\n{server.tail()}')
@@ -101,7 +105,7 @@ class Udp:
         port = next(lab.PORTS)
         tool = os.path.join(self.bench.programs, 'udp_blast')
         with topology.server.start(words(tool, '-c', '-p', port)) as server:
-            time.sleep(0.3)
+            self.wait_bound(topology.server, port, server)
             with topology.client.start(words(tool, '-c', '-p', port, '-s', segment, '-t',
                                              self.bench.seconds, topology.server.address)) as client:
                 if client.wait(60) != 0 or server.wait(10) != 0:

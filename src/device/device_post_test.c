@@ -59,6 +59,76 @@ static void a_reply_is_noted_where_one_was_awaited(void **state)
 	lock_release(&hca->engine.progress);
 }
 
+/* ---- how often the lock is taken ---- */
+
+/* In their place (src/meson.build): of the lock that is watched, how often this thread has taken it. */
+static _Thread_local struct lock *watched;
+static _Thread_local bool watched_held;
+static _Thread_local unsigned watched_taken;
+void __real_log_hold(void);
+void __real_log_let_go(void);
+void __wrap_log_hold(void);
+void __wrap_log_let_go(void);
+
+static void watch_lock(void) UNCHECKED_LOCKS
+{
+	struct lock *lock = watched;
+	bool held;
+
+	watched = NULL;		/* it is taken and released here, too */
+	held = lock && !is_free(lock);
+	watched = lock;
+	watched_taken += held && !watched_held;
+	watched_held = held;
+}
+
+void __wrap_log_hold(void)
+{
+	__real_log_hold();
+	if (watched)
+		watch_lock();
+}
+
+void __wrap_log_let_go(void)
+{
+	__real_log_let_go();
+	if (watched)
+		watch_lock();
+}
+
+static unsigned taken_by_a_post(struct qp *qp, uint64_t wr_id)
+{
+	bool before = log_any;
+
+	log_any = true;		/* locks are counted */
+	watched_taken = 0;
+	watched = &qp->lock;
+	if (post_send(qp, wr_id, 8))
+		watched_taken = 0;
+	watched = NULL;
+	log_any = before;
+	return watched_taken;
+}
+
+static void a_posted_packet_takes_the_lock_of_its_qp_twice(void **state)
+{
+	struct qp *pair[2];
+	unsigned taken;
+	uint64_t packets;
+
+	qp_make_pair(pair);
+	assert_int_equal(post_recv(pair[1], 1), 0);
+	assert_int_equal(post_recv(pair[1], 2), 0);
+	assert_int_equal(post_send(pair[0], 1, 8), 0);		/* there is a buffer from now on */
+	lock_acquire(&hca->engine.progress);			/* nobody else transmits, or acknowledges */
+	packets = counter_get(hca->engine.counters, COUNTER_TX_PACKETS);
+	taken = taken_by_a_post(pair[0], 2);
+	packets = counter_get(hca->engine.counters, COUNTER_TX_PACKETS) - packets;
+	lock_release(&hca->engine.progress);
+	assert_int_equal(taken, 2);
+	assert_int_equal(packets, 1);
+}
+
 static void after_fork_nothing_is_posted(void **state)
 {
 	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND }, *bad = NULL;
@@ -303,6 +373,7 @@ int main(void)
 		DEVICE_TEST(what_is_posted_in_err_is_flushed_at_once),
 		DEVICE_TEST(a_list_is_posted_as_a_whole_or_not_at_all),
 		DEVICE_TEST(a_reply_is_noted_where_one_was_awaited),
+		DEVICE_TEST(a_posted_packet_takes_the_lock_of_its_qp_twice),
 		DEVICE_TEST(after_fork_nothing_is_posted),
 		DEVICE_TEST(a_send_queue_that_nobody_polls_is_full_at_its_size),
 		DEVICE_TEST(unsignaled_requests_leave_when_a_later_signaled_one_is_polled),

@@ -138,6 +138,7 @@ int hca_pace_qp(struct qp *qp, uint32_t kbps, uint32_t burst_bytes)
 	struct hca_context *context = qp->owner;
 	struct hca *hca = context->hca;
 	enum ibv_qp_state state;
+	struct effects effects;
 
 	if (context_is_dead(context, "ibv_modify_qp_rate_limit"))
 		return EIO;
@@ -150,20 +151,18 @@ int hca_pace_qp(struct qp *qp, uint32_t kbps, uint32_t burst_bytes)
 	}
 	if (ethernet_check_rate(kbps, "ibv_modify_qp_rate_limit"))
 		return EINVAL;
+	effects_init(&effects);
 	lock_acquire(&qp->lock);
 	state = qp->state;
 	if (state == IBV_QPS_RTS) {
 		qp->attr.rate_limit = kbps;
 		transport_pace(qp, kbps, burst_bytes);
+		tx_posted(&hca->engine, qp, &effects);
+		return 0;
 	}
 	lock_release(&qp->lock);
-	if (state != IBV_QPS_RTS) {
-		explain_refused_of("ibv_modify_qp_rate_limit", EINVAL, OF(QP, qp->number),
-				"ibv_modify_qp_rate_limit: qp 0x%06x is in state %s: bring it to "
-				"RTS first", qp->number,
-			qp_state_name(state));
-		return EINVAL;
-	}
-	tx_posted(&hca->engine, qp);
-	return 0;
+	explain_refused_of("ibv_modify_qp_rate_limit", EINVAL, OF(QP, qp->number),
+			"ibv_modify_qp_rate_limit: qp 0x%06x is in state %s: bring it to "
+			"RTS first", qp->number, qp_state_name(state));
+	return EINVAL;
 }

@@ -35,40 +35,44 @@ static void prepare_datagrams(struct hca *hca, struct qp *qp, struct ibv_send_wr
 
 static bool qp_post_done(struct hca *hca, struct qp *qp, struct effects *effects) REQUIRES(qp->lock)
 {
-	bool more = local_posted(&hca->engine.local, qp, effects);
+	/* An ACK that is owed leaves before a message does (engine/tx_run.c). */
+	bool more = transport_answer_is_due(qp) || local_posted(&hca->engine.local, qp, effects) ||
+		    transport_ready(qp);
 
 	if (qp->requester.local_messages || barrier_holds(qp))
 		timers_arm(&hca->engine, qp);
 	return more;
 }
 
-/* After posting: what is due without locks. */
-static void post_after_unlock(struct hca *hca)
+static void post_note_reply(struct hca *hca)
 {
-	engine_after_unlock(&hca->engine);
 	if (atomic_load_explicit(&hca->engine.reply.awaited, memory_order_relaxed))
 		progress_replied(&hca->engine);
+}
+
+static void post_unlock_done(struct hca *hca, struct qp *qp, struct effects *effects) RELEASES(qp->lock)
+{
+	lock_release(&qp->lock);
+	effects_apply(effects);
+	engine_after_unlock(&hca->engine);
+	post_note_reply(hca);
 }
 
 /* After posting, whatever was posted: with the QP's lock, which is dropped. */
 static void post_unlock_and_transmit(struct hca *hca, struct qp *qp) RELEASES(qp->lock)
 {
 	struct effects effects;
-	bool ready;
 
 	effects_init(&effects);
-	ready = transport_posted_send(qp, flush_time(qp), &effects) &&
-		qp_post_done(hca, qp, &effects);
-	if (!ready)
-		local_open_shortcut(&hca->engine.local, qp);
-	lock_release(&qp->lock);
-	effects_apply(&effects);
-	post_after_unlock(hca);
-	if (ready) {
+	if (transport_posted_send(qp, flush_time(qp), &effects) && qp_post_done(hca, qp, &effects)) {
 		int before = errno;	/* a full socket is no failure of the post */
 
-		tx_posted(&hca->engine, qp);
+		post_note_reply(hca);
+		tx_posted(&hca->engine, qp, &effects);
 		errno = before;
+	} else {
+		local_open_shortcut(&hca->engine.local, qp);
+		post_unlock_done(hca, qp, &effects);
 	}
 }
 
@@ -88,13 +92,6 @@ static enum post_outcome post_by_shortcut(struct hca *hca, struct qp *qp, const 
 	    transport_message_deadline(qp) < atomic_load_explicit(&qp->timer_at_ns, memory_order_relaxed))
 		timers_arm(&hca->engine, qp);
 	return POST_DONE;
-}
-
-static void post_unlock_done(struct hca *hca, struct qp *qp, struct effects *effects) RELEASES(qp->lock)
-{
-	lock_release(&qp->lock);
-	effects_apply(effects);
-	post_after_unlock(hca);
 }
 
 int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)

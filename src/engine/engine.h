@@ -284,8 +284,11 @@ int engine_open_sender(struct engine *engine, const struct route *route, uint32_
 
 /* ---- tx_run.c ---- */
 
-/* Requests were posted to @qp: transmit them, or gather them with those that are posted next. */
-void tx_posted(struct engine *engine, struct qp *qp);
+/*
+ * Requests were posted to @qp: transmit them, or gather them with those that are posted next. @effects of the
+ * post are applied; engine_after_unlock() is done.
+ */
+void tx_posted(struct engine *engine, struct qp *qp, struct effects *effects) RELEASES(qp->lock);
 /* Transmit for @qp, now, on this thread. */
 void tx_run(struct engine *engine, struct qp *qp);
 /* Do packets to its peer, of this process or another one of this host, go through memory? */

@@ -19,7 +19,8 @@
 #define RUNS_MAX	256u	/* QPs served in one round of progress ... */
 #define RUNNABLE_MAX	16u	/* ... so many at a time */
 
-static struct tx_batch *batch_get(struct engine *engine)
+/* One that is there; NULL: none is. */
+static struct tx_batch *batch_take(struct engine *engine)
 {
 	struct tx_batch *batch = NULL;
 
@@ -27,7 +28,7 @@ static struct tx_batch *batch_get(struct engine *engine)
 	if (engine->batches.count)
 		batch = engine->batches.free[--engine->batches.count];
 	lock_release(&engine->batches.lock);
-	return batch ? batch : tx_batch_new();
+	return batch;
 }
 
 static void batch_put(struct engine *engine, struct tx_batch *batch)
@@ -81,23 +82,25 @@ static void answer_first(struct engine *engine, struct qp *qp, struct tx_batch *
 	lock_acquire(&qp->lock);
 }
 
-/* One quantum after another until nothing is left or other QPs should have a turn. */
-static bool run_rounds(struct engine *engine, struct qp *qp, struct tx_batch *batch) REQUIRES(qp->lock)
+/*
+ * One quantum after another until nothing is left or other QPs should have a turn. @effects: what the caller has
+ * to apply, too.
+ */
+static bool run_rounds(struct engine *engine, struct qp *qp, struct tx_batch *batch, struct effects *effects)
+	REQUIRES(qp->lock)
 {
-	struct effects effects;
 	unsigned round = 0;
 	bool more;
 
 	do {
-		effects_init(&effects);
 		qp->tx_again = false;
 		answer_first(engine, qp, batch);
-		local_run(&engine->local, qp, &effects);
-		more = transport_transmit(qp, clock_now_ns(), RUN_QUANTUM, batch, &effects);
+		local_run(&engine->local, qp, effects);
+		more = transport_transmit(qp, clock_now_ns(), RUN_QUANTUM, batch, effects);
 		timers_arm(engine, qp);
 		lock_release(&qp->lock);
 		send_batch(engine, qp, batch);
-		effects_apply(&effects);
+		effects_apply(effects);
 		engine_after_unlock(engine);
 		lock_acquire(&qp->lock);
 	} while ((more && ++round < RUN_ROUNDS) || qp->tx_again);
@@ -125,15 +128,14 @@ static bool begin_run(struct qp *qp)
 	return mine;
 }
 
-/* After begin_run() returned true; without any lock. */
-static void tx_run_qp(struct engine *engine, struct qp *qp)
+/* After begin_run_locked() returned true. */
+static void tx_run_locked(struct engine *engine, struct qp *qp, struct tx_batch *batch, struct effects *effects)
+	RELEASES(qp->lock)
 {
-	struct tx_batch *batch = batch_get(engine);
 	bool more = true;
 
-	lock_acquire(&qp->lock);
 	if (batch)
-		more = run_rounds(engine, qp, batch);
+		more = run_rounds(engine, qp, batch, effects);
 	qp->tx_running = false;
 	/* Without memory for a buffer: later, when another thread has returned one. */
 	if (more)
@@ -141,6 +143,19 @@ static void tx_run_qp(struct engine *engine, struct qp *qp)
 	lock_release(&qp->lock);
 	if (batch)
 		batch_put(engine, batch);
+}
+
+/* The same without any lock. */
+static void tx_run_qp(struct engine *engine, struct qp *qp)
+{
+	struct tx_batch *batch = batch_take(engine);
+	struct effects effects;
+
+	if (!batch)
+		batch = tx_batch_new();
+	effects_init(&effects);
+	lock_acquire(&qp->lock);
+	tx_run_locked(engine, qp, batch, &effects);
 }
 
 bool tx_is_through_memory(const struct engine *engine, const struct qp *qp)
@@ -197,20 +212,22 @@ static bool tx_gathers(struct engine *engine, struct qp *qp) REQUIRES(qp->lock)
 	return true;
 }
 
-void tx_posted(struct engine *engine, struct qp *qp)
+void tx_posted(struct engine *engine, struct qp *qp, struct effects *effects)
 {
-	bool mine;
+	bool gathers = tx_gathers(engine, qp), mine = !gathers && begin_run_locked(qp);
+	struct tx_batch *batch = mine && !effects_full(effects) ? batch_take(engine) : NULL;
 
-	lock_acquire(&qp->lock);
-	if (tx_gathers(engine, qp)) {
+	/* Once now, and once when the packets have left. */
+	if (batch) {
+		tx_run_locked(engine, qp, batch, effects);
+	} else {
 		lock_release(&qp->lock);
-		return;
+		effects_apply(effects);
+		engine_after_unlock(engine);
+		if (mine)	/* a buffer is allocated without locks */
+			tx_run_qp(engine, qp);
 	}
-	mine = begin_run_locked(qp);
-	lock_release(&qp->lock);
-	if (mine)
-		tx_run_qp(engine, qp);
-	if (atomic_load_explicit(&engine->run_queue.count, memory_order_relaxed))
+	if (!gathers && atomic_load_explicit(&engine->run_queue.count, memory_order_relaxed))
 		tx_run_queued(engine);
 }
 

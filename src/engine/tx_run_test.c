@@ -116,8 +116,12 @@ static void buffers_are_kept_for_the_next_run_up_to_some(void **state)
 
 static void post_now(uint64_t wr_id)
 {
+	struct effects effects;
+
+	effects_init(&effects);
 	post(station, IBV_WR_RDMA_WRITE, wr_id, 8);
-	tx_posted(engine, &station->qp);
+	lock_acquire(&station->qp.lock);
+	tx_posted(engine, &station->qp, &effects);
 }
 
 /* One request waits, and its age does not matter in this test. */

@@ -186,8 +186,8 @@ void local_silence_bells(struct local *local);
  */
 void local_run(struct local *local, struct qp *qp, struct effects *effects) REQUIRES(qp->lock);
 /*
- * Work was posted to @qp: execute requests that need no packets at once. Returns whether anything
- * is left to transmit.
+ * Work was posted to @qp, and no ACK is owed: execute requests that need no packets at once. True:
+ * none could be, or more was posted meanwhile; else transport_ready() says what is left.
  */
 bool local_posted(struct local *local, struct qp *qp, struct effects *effects) REQUIRES(qp->lock);
 /*

@@ -182,7 +182,7 @@ struct ack_hold {
 	uint8_t last_pause;		/* how long the last pause was; 0: that is forgotten */
 };
 
-/* So many in the second that began then (transport/guesses.h). */
+/* So many in the second that began then (object/guesses.h). */
 struct guesses {
 	uint32_t count;
 	uint64_t since_ns;

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
+#include "object/guesses.h"
 #include "transport/execute.h"
-#include "transport/guesses.h"
 #include "wire/tag_header.h"
 
 #define FETCH_BYTES_MAX	(1u << 20)	/* in one go */

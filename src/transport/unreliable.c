@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "object/guesses.h"
 #include "transport/barrier.h"
 #include "transport/echo.h"
-#include "transport/guesses.h"
 #include "transport/drop.h"
 #include "transport/execute.h"
 #include "transport/service.h"

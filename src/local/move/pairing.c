@@ -16,10 +16,10 @@
 #include "local/move/internal.h"
 
 #include "base/log.h"
+#include "object/guesses.h"
 #include "platform/clock.h"
 #include "transport/barrier.h"
 #include "transport/direct.h"
-#include "transport/guesses.h"
 #include "transport/message.h"
 #include "transport/refusal.h"
 #include "wire/packet.h"

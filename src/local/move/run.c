@@ -57,12 +57,12 @@ bool local_posted(struct local *local, struct qp *qp, struct effects *effects)
 {
 	bool again;
 
-	if (!local->direct || !qp->route.loopback || qp->tx_running || transport_answer_is_due(qp))
+	if (!local->direct || !qp->route.loopback || qp->tx_running)
 		return true;
 	qp->tx_running = true;
 	local_run(local, qp, effects);
 	qp->tx_running = false;
 	again = qp->tx_again;
 	qp->tx_again = false;
-	return again || transport_ready(qp);
+	return again;
 }

@@ -4,8 +4,8 @@
  * is told nothing (UC), asks instead (local/move/pairing.c), or names them in messages, which are refused,
  * could try all of them in minutes. So there are GUESSES_MAX a second, of messages altogether.
  */
-#ifndef VERBATIM_TRANSPORT_GUESSES_H
-#define VERBATIM_TRANSPORT_GUESSES_H
+#ifndef VERBATIM_OBJECT_GUESSES_H
+#define VERBATIM_OBJECT_GUESSES_H
 
 #include <stdbool.h>
 

@@ -114,14 +114,19 @@ static void buffers_are_kept_for_the_next_run_up_to_some(void **state)
 
 /* ---- requests that leave together ---- */
 
-static void post_now(uint64_t wr_id)
+static void post_of(enum ibv_wr_opcode opcode, uint64_t wr_id)
 {
 	struct effects effects;
 
 	effects_init(&effects);
-	post(station, IBV_WR_RDMA_WRITE, wr_id, 8);
+	post(station, opcode, wr_id, 8);
 	lock_acquire(&station->qp.lock);
 	tx_posted(engine, &station->qp, &effects);
+}
+
+static void post_now(uint64_t wr_id)
+{
+	post_of(IBV_WR_RDMA_WRITE, wr_id);
 }
 
 /* One request waits, and its age does not matter in this test. */
@@ -223,8 +228,7 @@ static void a_reply_that_is_a_send_goes_with_its_ack_too(void **state)
 {
 	reply_to_some();
 	receive_write(0);
-	post(station, IBV_WR_SEND, 1, 8);
-	tx_posted(engine, &station->qp);
+	post_of(IBV_WR_SEND, 1);
 	assert_int_equal(fake.sent, 1);
 	assert_int_equal(counted(COUNTER_TX_PACKETS), 2);
 }

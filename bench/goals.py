@@ -32,6 +32,9 @@ COUNTED = 3                 # runs of request_cost: a peer that has lost its pro
 DATAGRAM_BYTES = 20         # of UDP's payload for 2 bytes: BTH, padding, ICRC
 MTU = 1024                  # of RoCE, on an interface of 1500
 GBPS = 'Gb/s'
+SHAPED_MESSAGES = 4000      # of 64 KiB in two seconds, 130 MB/s: more than the link takes
+MARKS_FROM = '44 mbytes/second'
+FLOWS, FLOW_S = 8, 6        # perftest leaves out the first two seconds and the last
 
 
 @dataclasses.dataclass
@@ -78,6 +81,13 @@ def whole_packets(topology):
     return topology
 
 
+def shaped(topology):
+    """A link of 400 Mb/s with 20 ms of room in the client's direction."""
+    topology.client.namespace.call(
+        *'tc qdisc add dev vb root tbf rate 400mbit burst 64kb latency 20ms'.split())
+    return topology
+
+
 class Goals:
     """@bench: the Bench of bench/run. @chosen: its options."""
 
@@ -98,8 +108,11 @@ class Goals:
         if name not in self.topologies:
             place = self.bench.place
             made = {'lo': lambda: lab.loopback(place), 'veth': lambda: lab.veth(place, 1500),
-                    'lossy': lambda: whole_packets(lab.veth(place, 1500))}[name]()
+                    'lossy': lambda: whole_packets(lab.veth(place, 1500)),
+                    'shaped': lambda: lab.veth(place, 1500)}[name]()
             self.stack.callback(made.close)
+            if name == 'shaped':
+                shaped(made)
             self.topologies[name] = made
         return self.topologies[name]
 
@@ -146,8 +159,30 @@ class Goals:
         return self.udp.bare(topology, self.udp.count(20000), size=DATAGRAM_BYTES)
 
     def lossy(self, topology):
-        with topology.loss(1):
-            return self.udp.write_bw(topology, MTU)
+        with topology.loss(1) as lost:
+            return self.of_some(lost, self.udp.write_bw(topology, MTU))
+
+    @staticmethod
+    def of_some(counted, value):
+        """@value, if the filter has met packets: otherwise it says nothing."""
+        if not counted():
+            raise Failure('no packet was lost or marked')
+        return value
+
+    def shaped(self, topology):
+        return self.udp.write_bw(topology, MTU, SHAPED_MESSAGES)
+
+    def marked(self, topology):
+        """Marked where the rate is above 92 % of the link's, as by a switch whose queue begins to fill."""
+        with topology.filtered(f'udp dport 4791 ip ecn ect0 limit rate over {MARKS_FROM} '
+                               'counter ip ecn set ce') as marked:
+            return self.of_some(marked, self.shaped(topology))
+
+    def fairness(self, topology):
+        """Jain's index of flows of processes of their own: 1 where all have the same."""
+        rates = [rate for rate, _ in self.inside(topology).perftest.rates_of_pairs(
+            f'ib_write_bw -s 65536 -D {FLOW_S}', FLOWS, 'UDP')]
+        return sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates))
 
     def connects(self, topology, tcp):
         return self.connections.rate(topology, tcp, 64, self.udp.count(4000))
@@ -225,7 +260,13 @@ class Goals:
                   fixed=True) for delay in (3, 50)),
             Row('goodput-veth', 'goodput at 1 % loss / none, veth', 'lossy', MBS,
                 ('ib_write_bw 64 KiB, 1 % lost', self.lossy),
-                ('nothing lost', lambda at: self.udp.write_bw(at, MTU)), 0.9, 0.8, more=True)]
+                ('nothing lost', lambda at: self.udp.write_bw(at, MTU)), 0.9, 0.8, more=True),
+            Row('marks-veth', 'goodput through 400 Mb/s, marked / without marks', 'shaped', MBS,
+                ('marked above 92 %', self.marked), ('nothing marked', self.shaped), 0.8, 0.7,
+                more=True),
+            Row('fairness-veth', f'Jain\'s index of {FLOWS} flows through 400 Mb/s', 'shaped', 'of 1',
+                (f'ib_write_bw 64 KiB, {FLOWS} flows', self.fairness), None, 0.9, 0.8, more=True,
+                spread=True)]
 
     def other_rows(self):
         tag = '-t tag_lat -s 8'
@@ -259,9 +300,13 @@ class Goals:
 
     def measure(self, row):
         """Runs of ours and of the limit: a run whose neighbour failed does not count."""
-        topology = self.placed(row.where, row.spread or row.fixed)
         ours = Series(row.ours[0], row.unit, row.more)
         limit = Series(row.limit[0], row.unit, row.more) if row.limit else None
+        try:
+            topology = self.placed(row.where, row.spread or row.fixed)
+        except (Failure, Skip) as why:
+            self.table.say(f'    {row.key}: {str(why).splitlines()[0]}')
+            return ours, limit
         for _ in range(1 if row.fixed else self.chosen.repeats):
             if self.one_run(ours, row.ours[1], topology) and limit and \
                     not self.one_run(limit, row.limit[1], topology):

@@ -86,8 +86,8 @@ class Udp:
     def round_trip(self, topology, count, *options):
         return 2 * self.bare(topology, count, *options)
 
-    def write_bw(self, topology, mtu):
-        count = self.count(20000)
+    def write_bw(self, topology, mtu, in_two_seconds=20000):
+        count = self.count(in_two_seconds)
         text = self.bench.pair(topology, f'ib_write_bw -F -s {BANDWIDTH_BYTES} -m {mtu} -n {count}').client.text
         return number(rf'^ *{BANDWIDTH_BYTES} +\d+ +[\d.]+ +([\d.]+)', text, 'ib_write_bw') * MIB / 1e6
 

@@ -5,9 +5,12 @@ repository made for it. Nothing is measured."""
 import argparse
 import glob
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
@@ -127,6 +130,23 @@ class Goals(unittest.TestCase):
             self.assertGreater(len(names), 15)
 
 
+def comes_true(condition):
+    until = time.monotonic() + 60
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def is_running(pid):
+    try:
+        with open(f'/proc/{pid}/stat') as stat:
+            return stat.read().rsplit(') ', 1)[1][0] not in 'ZX'
+    except OSError:
+        return False
+
+
 class Sources(unittest.TestCase):
     """A repository of two commits whose `make` prints and then copies."""
 
@@ -195,6 +215,31 @@ class Sources(unittest.TestCase):
             with self.assertRaises(Failure):
                 self.built(wrong)
             self.assertEqual(self.left(), [])
+
+    def test_a_build_that_is_interrupted_ends_and_leaves_nothing(self):
+        path = os.path.join(self.scratch.name, 'pids')
+        self.write('Makefile', f'all:\n\t@sh -c \'echo $$$$ $$PPID >{path}.new; mv {path}.new {path}; '
+                   'exec sleep 3600\'\n')
+        self.git('-c', 'user.name=a', '-c', 'user.email=a@b', 'commit', '-qam', 'three')
+
+        class Interrupted(Exception):
+            pass
+
+        def interrupt(*_):
+            raise Interrupted
+        before = signal.signal(signal.SIGUSR1, interrupt)
+        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+
+        def interrupt_the_build():
+            if comes_true(lambda: os.path.exists(path)):
+                os.kill(os.getpid(), signal.SIGUSR1)
+        threading.Thread(target=interrupt_the_build, daemon=True).start()
+        with self.assertRaises(Interrupted):
+            self.built('HEAD')
+        with open(path) as file:
+            for pid in file.read().split():
+                self.assertTrue(comes_true(lambda pid=pid: not is_running(pid)), pid)
+        self.assertEqual(self.left(), [])
 
     def test_what_does_not_build_is_said_and_leaves_nothing(self):
         self.write('Makefile', 'all:\n\t@echo it is broken; false\n')

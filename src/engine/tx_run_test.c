@@ -220,6 +220,7 @@ static void a_reply_and_its_ack_are_one_datagram(void **state)
 	assert_int_equal(counted(COUNTER_TX_PACKETS), 2);
 	assert_int_equal(atomic_load(&engine->run_queue.count), 0);
 	receive_write(1);
+	tx_run_queued(engine);
 	assert_int_equal(fake.sent, 1);
 	assert_false(atomic_load(&engine->worker.gather.wanted));
 }

@@ -193,7 +193,11 @@ static void cq_make_progress(struct cq *cq)
 	errno = before;
 }
 
-static void found_nothing(struct cq *cq)
+/*
+ * True: look again. A core that was offered comes back after a time slice of others, and what arrived in it
+ * is to be found by this poll: who hears of the connection's end behind an empty poll may throw the QP away.
+ */
+static bool found_nothing(struct cq *cq)
 {
 	uint32_t every = atomic_load_explicit(&cq->yield_every, memory_order_relaxed);
 	uint32_t empty = count_poll(&cq->empty_polls);
@@ -201,7 +205,7 @@ static void found_nothing(struct cq *cq)
 	int before;
 
 	if (!policy_yield_is_due(empty, every))
-		return;
+		return false;
 	before = errno;
 	if (explaining())
 		cq_explain_empty(cq, policy_yield_is_first(empty, every));
@@ -210,6 +214,9 @@ static void found_nothing(struct cq *cq)
 	every = policy_yielded(every, clock_now_ns() - begin_ns);
 	atomic_store_explicit(&cq->yield_every, every, memory_order_relaxed);
 	errno = before;
+	if (cq_is_empty(cq))
+		cq_make_progress(cq);
+	return true;
 }
 
 /*
@@ -248,10 +255,10 @@ int hca_poll_cq(struct cq *cq, int count, struct ibv_wc *wc)
 	if (!before_poll(cq))
 		return -1;
 	got = cq_take(cq, count, wc);
+	if (!got && found_nothing(cq))
+		got = cq_take(cq, count, wc);
 	if (got)
 		atomic_store_explicit(&cq->empty_polls, 0, memory_order_relaxed);
-	else
-		found_nothing(cq);
 	return got;
 }
 
@@ -262,10 +269,10 @@ int hca_poll_cq_one(struct cq *cq, struct completion *completion)
 	if (!before_poll(cq))
 		return 0;
 	got = cq_take_one(cq, completion);
+	if (!got && found_nothing(cq))
+		got = cq_take_one(cq, completion);
 	if (got)
 		atomic_store_explicit(&cq->empty_polls, 0, memory_order_relaxed);
-	else
-		found_nothing(cq);
 	return got;
 }
 

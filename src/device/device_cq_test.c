@@ -3,6 +3,8 @@
 #include "device/device_test.h"
 
 static struct comp_channel *channel;
+static struct cq *filled_at_yield;
+static pthread_t poller;
 
 static void channel_make(void)
 {
@@ -19,6 +21,18 @@ static void push(struct cq *to, unsigned count)
 	for (; count; count--)
 		assert_true(cq_push(to, &wc, false, 0, &effects));
 	effects_apply(&effects);
+}
+
+/* In place of the C library's: the core is offered, and what comes meanwhile. */
+int sched_yield(void)
+{
+	struct cq *to = pthread_equal(pthread_self(), poller) ? filled_at_yield : NULL;
+
+	if (to) {
+		filled_at_yield = NULL;
+		push(to, 1);
+	}
+	return 0;
 }
 
 static void a_cq_has_one_entry_at_least_and_max_cqe_at_most(void **state)
@@ -106,6 +120,26 @@ static void polling_with_a_cursor_is_polling(void **state)
 	for (i = 0; i < 1000 && atomic_load(&hca->engine.app.calls) == before; i++)
 		assert_int_equal(hca_poll_cq_one(cq, &completion), 0);
 	assert_int_not_equal(atomic_load(&hca->engine.app.calls), before);
+}
+
+/* Who finds the CQ empty, and then the connection ended, throws the QP away with its completions. */
+static void a_poll_that_offers_the_core_looks_again(void **state)
+{
+	struct completion completion;
+	struct ibv_wc wc;
+	int i, got = 0;
+
+	poller = pthread_self();
+	filled_at_yield = cq;
+	for (i = 0; i < 1000 && filled_at_yield; i++)
+		got = hca_poll_cq(cq, 1, &wc);
+	assert_null(filled_at_yield);
+	assert_int_equal(got, 1);
+	filled_at_yield = cq;
+	for (i = 0; i < 1000 && filled_at_yield; i++)
+		got = hca_poll_cq_one(cq, &completion);
+	assert_null(filled_at_yield);
+	assert_int_equal(got, 1);
 }
 
 static void a_channel_in_use_stays(void **state)
@@ -269,6 +303,7 @@ int main(void)
 		DEVICE_TEST(polling_leaves_errno_alone),
 		DEVICE_TEST(polling_a_full_cq_makes_some_progress_too),
 		DEVICE_TEST(polling_with_a_cursor_is_polling),
+		DEVICE_TEST(a_poll_that_offers_the_core_looks_again),
 		DEVICE_TEST(a_channel_in_use_stays),
 		DEVICE_TEST(a_channel_leaves_no_descriptor),
 		DEVICE_TEST(who_has_asked_is_woken_once),

@@ -38,7 +38,7 @@ uint64_t requester_ack_timeout(const struct qp *qp)
  * An adapter answers for a process that is stopped; a Verbatim on another host cannot, nor can it be asked whether
  * it is (presence.c). So it has all the time that no adapter is bound to give up in.
  */
-static uint64_t longest_ack_timeout(const struct qp *qp)
+static uint64_t longest_ack_timeout(const struct qp *qp) REQUIRES(qp->lock)
 {
 	uint64_t timeout_ns = requester_ack_timeout(qp), most_ns = GRACE_NS / (qp->attr.retry_cnt + 1u);
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """bench/run --gate [COMMIT]: is this tree slower than that commit? Both are built anew, the same way,
 in a folder that goes again; each row is run on one and the other by turns. The rule for times: no
-row's median is worse than the edge of the worst quarter of the old runs. For instructions
-(bench/request_cost): none of the counts is more than 2 % above the old one. On a machine that is not
-idle times prove nothing; instructions do."""
+row's median is worse than the edge of the worst quarter of the old runs. With ten runs and a noise of
+5 % that calls one row in seven worse where nothing has changed; so what seems worse is run again, up
+to ROUNDS times, and all runs count: 1 in 500 then, and of rows that take 10 % more 99 in 100. For
+instructions (bench/request_cost): none of the counts is more than 2 % above the old one. On a machine
+that is not idle times prove nothing; instructions do."""
 import os
 import shutil
 import signal
@@ -20,6 +22,7 @@ from peers import MIB
 from samples import Series
 
 PASSED, WORSE, UNDECIDED = 0, 1, 3      # exit status; 2 is wrong use
+ROUNDS = 5
 
 
 def verdict(slower, more, unmeasured, busy):
@@ -35,6 +38,15 @@ def verdict(slower, more, unmeasured, busy):
         said += [f'no result: {"; ".join(unmeasured)}'] * bool(unmeasured)
         return WORSE, 'WORSE: ' + ', '.join(said)
     return PASSED, 'PASSED: no row is slower, and none takes more instructions'
+
+
+def is_worse(old, new, measure, rounds=ROUNDS):
+    """Is @new worse than @old? measure() adds runs to both; again as long as it seems so."""
+    for _ in range(rounds):
+        measure()
+        if not (old.values and new.values) or new.is_no_worse(old):
+            return False
+    return True
 
 
 # ---- two builds ----
@@ -78,8 +90,9 @@ def copy_tree(root, directory):
 
 def build(directory):
     """A release build, as `make` makes it; its build directory."""
-    with subprocess.Popen(['make', '-C', directory, 'all'], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, start_new_session=True) as made:
+    command = ['setpriv', '--pdeathsig', 'TERM', 'make', '-C', directory, 'all']
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          start_new_session=True) as made:
         try:
             said, _ = made.communicate()
         except BaseException:                       # a signal: nobody goes on building
@@ -183,11 +196,10 @@ class Gate:
 
     # ---- a run ----
 
-    def measure(self, builds, row):
-        """Both by turns, and who is first by turns, too."""
-        name, where, unit, more, function = row
+    def round(self, row, series):
+        """@series: of each build. Both by turns, and who is first by turns, too."""
+        name, where, _, _, function = row
         topology = self.goals.placed(where)
-        series = {builds.old: Series('old', unit, more), builds.new: Series('new', unit, more)}
         for n in range(self.chosen.repeats):
             for build in list(series)[::-1 if n % 2 else 1]:
                 self.bench.place.library = os.path.join(build, 'lib')
@@ -195,25 +207,26 @@ class Gate:
                     series[build].values.append(function(topology))
                 except (Failure, Skip) as why:
                     self.table.say(f'    {name}, {series[build].name}: {str(why).splitlines()[0]}')
-        return list(series.values())
 
-    def times(self, builds):
-        """Rows that got slower, and those without a result on either side."""
+    def times(self, builds, busy):
+        """Rows that got slower, and those without a result on either side. @busy: once is enough."""
         slower, unmeasured = [], []
         with self.goals.stack:
             for row in self.rows():
-                if self.chosen.only and row[0] not in self.chosen.only:
+                name, _, unit, more, _ = row
+                if self.chosen.only and name not in self.chosen.only:
                     continue
-                old, new = self.measure(builds, row)
+                old, new = Series('old', unit, more), Series('new', unit, more)
+                worse = is_worse(old, new, lambda row=row, series={builds.old: old, builds.new: new}:
+                                 self.round(row, series), 1 if busy else ROUNDS)
                 if not (old.values and new.values):
-                    unmeasured.append(row[0])
-                    self.table.say(f'{row[0]}: NO RESULT')
+                    unmeasured.append(name)
+                    self.table.say(f'{name}: NO RESULT')
                     continue
-                worse = not new.is_no_worse(old)
-                slower += [row[0]] * worse
-                self.table.say(f'{row[0]}: new/old {new.median / old.median:.2f}{" SLOWER" * worse}\n'
-                               f'    old {old}\n    new {new}; old worst quarter: from '
-                               f'{old.worst_quartile:.4g}')
+                slower += [name] * worse
+                self.table.say(f'{name}: new/old {new.median / old.median:.2f}, {len(old.values)} runs'
+                               f'{" SLOWER" * worse}\n    old {old}\n    new {new}; old worst quarter: '
+                               f'from {old.worst_quartile:.4g}')
         return slower, unmeasured
 
     def instructions(self, builds):
@@ -232,7 +245,7 @@ class Gate:
             if before > load.BUSY:
                 self.table.say(f'NOT IDLE, times prove nothing: {load.say_busy(before)}')
             begin = time.monotonic()
-            slower, unmeasured = self.times(builds)
+            slower, unmeasured = self.times(builds, before > load.BUSY)
             meanwhile = share.others()
             self.table.say(f'{time.monotonic() - begin:.0f} s; meanwhile {load.say_busy(meanwhile)}')
         status, said = verdict(slower, more, unmeasured, max(before, meanwhile) > load.BUSY)

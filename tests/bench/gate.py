@@ -40,6 +40,32 @@ class Verdict(unittest.TestCase):
         self.assertEqual(gate.verdict([], ['post'], [], True)[0], gate.WORSE)
 
 
+class Rounds(unittest.TestCase):
+    def judged(self, *rounds):
+        """Is it worse, and after how many rounds? @rounds: runs of old and new; the last comes again."""
+        old, new = Series('old', 'us'), Series('new', 'us')
+        count = 0
+
+        def measure():
+            nonlocal count
+            count += 1
+            runs = rounds[min(count, len(rounds)) - 1]
+            old.values += runs[0]
+            new.values += runs[1]
+        return gate.is_worse(old, new, measure), count
+
+    def test_what_is_no_worse_is_run_once(self):
+        self.assertEqual(self.judged(([1] * 10, [1] * 10)), (False, 1))
+
+    def test_what_seems_worse_is_run_again_and_all_runs_count(self):
+        self.assertEqual(self.judged(([1] * 10, [2] * 10)), (True, gate.ROUNDS))
+        self.assertEqual(self.judged(([1] * 10, [2] * 10), ([1] * 10, [0.5] * 11)), (False, 2))
+        self.assertEqual(self.judged(([1] * 10, [2] * 10), ([1] * 10, [0.5] * 9)), (False, 3))
+
+    def test_without_results_nothing_is_worse(self):
+        self.assertEqual(self.judged(([], [1])), (False, 1))
+
+
 class Instructions(unittest.TestCase):
     TEXT = '''/some/build
   post       1 in a row:   600.0 instructions,  7.00 locked
@@ -230,8 +256,16 @@ class Sources(unittest.TestCase):
         before = signal.signal(signal.SIGUSR1, interrupt)
         self.addCleanup(signal.signal, signal.SIGUSR1, before)
 
+        main = threading.get_ident()
+
+        def waits_for_make():
+            frame = sys._current_frames()[main]
+            while frame and frame.f_code.co_name != 'communicate':
+                frame = frame.f_back
+            return frame and os.path.exists(path)
+
         def interrupt_the_build():
-            if comes_true(lambda: os.path.exists(path)):
+            if comes_true(waits_for_make):
                 os.kill(os.getpid(), signal.SIGUSR1)
         threading.Thread(target=interrupt_the_build, daemon=True).start()
         with self.assertRaises(Interrupted):

@@ -154,7 +154,7 @@ void fabric_port_waits(struct fabric *fabric, uint32_t node, uint32_t port, bool
 		return;
 	fabric_pass(fabric, now_us);
 	port_counter_value(fabric, at, COUNTER_XMIT_WAIT);
-	at->waits += begins ? 1 : -1;
+	at->waits = begins ? at->waits + 1 : at->waits - 1;
 	at->waits_since_us = fabric->now_us;
 }
 

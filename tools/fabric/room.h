@@ -61,6 +61,7 @@ struct room {
 	struct list visitors, issms, consoles;
 	unsigned visitor_count;
 	uint64_t pause_us;		/* FABRIC_NEVER, or: out of descriptors until then */
+	int closing;			/* visitor.c: a descriptor + 1 that is closed soon; 0: none */
 	uint64_t lost_mads;		/* of visitors that do not read */
 	struct data_plane *plane;	/* data.c; NULL: no program is attached */
 	size_t data_queued;		/* bytes that attached programs have not read */

@@ -530,6 +530,17 @@ static void visitor_mad(struct visitor *visitor, const uint8_t *data, size_t byt
 		free(message);
 }
 
+/*
+ * What came with a message that has been read is closed when its segments are on their way: it may be the last
+ * descriptor of it, and to give back a memory file's pages takes longer than to send it on.
+ */
+static void visitor_close_later(struct room *room, int file)
+{
+	if (room->closing)
+		close(room->closing - 1);
+	room->closing = file + 1;
+}
+
 /* False: there is nothing more, or it has gone. */
 static bool visitor_read(struct visitor *visitor)
 {
@@ -548,7 +559,7 @@ static bool visitor_read(struct visitor *visitor)
 	else
 		visitor_question(visitor, data, (size_t)got);
 	if (file >= 0)
-		close(file);
+		visitor_close_later(visitor->room, file);
 	return !visitor->gone;
 }
 
@@ -597,6 +608,8 @@ void visitors_reap(struct room *room)
 		if (visitor->gone)
 			visitor_free(visitor);
 	}
+	if (room->closing && agents_deadline_us(room->agents) > room->now_us)
+		visitor_close_later(room, -1);
 	if (room->pause_us <= room->now_us)
 		room->pause_us = room_watch(room, room->listener, &room->listener_watch, EPOLLIN) ?
 				 room->now_us + PAUSE_US : FABRIC_NEVER;
@@ -748,6 +761,7 @@ void visitors_close(struct room *room)
 
 	while (!list_empty(&room->visitors))
 		visitor_free(list_entry(room->visitors.next, struct visitor, node));
+	visitor_close_later(room, -1);
 	if (room->listener < 0)
 		return;
 	close(room->listener);

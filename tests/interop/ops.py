@@ -224,9 +224,10 @@ class Run:
         if receives:
             got = b.poll()
             expect('receive', got, [['SUCCESS', size + grh, imm]])
-        elif op == 'WRITE' and kind == 'UC':
-            time.sleep(0.05)
         where = IN + grh if 'SEND' in op else 0
+        until = time.monotonic() + 10
+        while op == 'WRITE' and kind == 'UC' and not sink.matches(where, size, size) and time.monotonic() < until:
+            time.sleep(0.001)       # a UC WRITE completes when it has left
         expect('data', sink.matches(where, size, size), True)
         expect('bytes behind untouched', sink.matches(where, size + 99, size + 8, size), True)
 

@@ -174,21 +174,6 @@ static void snapshot_describe_sends(struct qp *qp, struct snapshot_qp *out) REQU
 	out->waits_for_window = qp->requester.blocked != NULL || !list_empty(&qp->wait_node);
 }
 
-static void snapshot_describe_receives(struct qp *qp, struct snapshot_qp *out)
-{
-	if (qp->srq || !qp_receives(qp))
-		return;
-	out->receives = (struct snapshot_queue){ .size = qp->rq.size, .posted = recv_queue_count(&qp->rq),
-						 .done = atomic_load(&qp->rq.tail) };
-}
-
-static void snapshot_describe_tally(const struct qp *qp, struct snapshot_qp *out)
-{
-	for (unsigned i = 0; i < QP_COUNTERS; i++)
-		out->tally[i] = atomic_load_explicit(&qp->access->tally[i], memory_order_relaxed);
-	out->last_error = (enum ibv_wc_status)atomic_load_explicit(&qp->access->last_error, memory_order_relaxed);
-}
-
 static void snapshot_describe_qp(struct hca *hca, struct qp *qp, struct snapshot_qp *out)
 {
 	*out = (struct snapshot_qp){ .number = qp->number, .type = qp->type, .pd = qp->pd ? qp->pd->number : 0,
@@ -203,8 +188,14 @@ static void snapshot_describe_qp(struct hca *hca, struct qp *qp, struct snapshot
 	snapshot_describe_sends(qp, out);
 	snapshot_describe_path(hca, qp, &out->path);
 	lock_release(&qp->lock);
-	snapshot_describe_receives(qp, out);
-	snapshot_describe_tally(qp, out);
+	if (!qp->srq && qp_receives(qp))
+		out->receives = (struct snapshot_queue){ .size = qp->rq.size,
+							 .posted = recv_queue_count(&qp->rq),
+							 .done = atomic_load(&qp->rq.tail) };
+	for (unsigned i = 0; i < QP_COUNTERS; i++)
+		out->tally[i] = atomic_load_explicit(&qp->access->tally[i], memory_order_relaxed);
+	out->last_error = (enum ibv_wc_status)atomic_load_explicit(&qp->access->last_error,
+								   memory_order_relaxed);
 }
 
 /* NULL: there is none at that place. The table changes under hca.objects (and engine.progress). */

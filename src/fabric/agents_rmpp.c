@@ -126,20 +126,19 @@ static void sending_expire(struct agent_timer *timer, uint64_t now_us)
 	sending_ready(sending);
 }
 
-/* Two answers with one TID to one place could not be told from each other there. */
-static bool sending_is_there(const struct agent *agent, const uint8_t *message, const uint8_t *lid)
+/* NULL: none with the TID and class of @mad. */
+static struct sending *sending_find(const struct agent *agent, const uint8_t *mad, uint8_t method, uint16_t lid)
 {
-	const struct list *at;
+	struct list *at;
 
 	list_for_each(at, &agent->sendings) {
-		const struct sending *sending = list_entry(at, struct sending, of_agent);
+		struct sending *sending = list_entry(at, struct sending, of_agent);
 
-		if (!memcmp(sending->message + 8, message + 8, 8) &&
-		    sending->message[1] == message[1] && sending->message[3] == message[3] &&
-		    !memcmp(sending->header.lid, lid, 2))
-			return true;
+		if (!memcmp(sending->message + 8, mad + 8, 8) && sending->message[1] == mad[1] &&
+		    sending->message[3] == method && get_be16(sending->header.lid) == lid)
+			return sending;
 	}
-	return false;
+	return NULL;
 }
 
 int sending_begin(struct agent *agent, const struct agent_header *header, const struct agent_message *from,
@@ -150,7 +149,8 @@ int sending_begin(struct agent *agent, const struct agent_header *header, const 
 	struct sending *sending;
 	uint8_t mad[MAD_BYTES];
 
-	if (!request && sending_is_there(agent, from->mad, header->lid))
+	/* Two answers with one TID to one place could not be told from each other there. */
+	if (!request && sending_find(agent, from->mad, from->mad[3], get_be16(header->lid)))
 		return EINVAL;
 	if (file->sendings == SENDINGS_MAX || from->bytes > AGENTS_MEMORY_MAX - file->memory)
 		return ENOBUFS;
@@ -248,22 +248,6 @@ void sendings_go_on(struct agents *agents, uint64_t now_us)
 		count = TURN_WINDOWS;
 	while (count-- && (at = list_pop(&agents->ready)))
 		sending_go_on(list_entry(at, struct sending, of_ready), now_us);
-}
-
-static struct sending *sending_of(const struct agent *agent, const uint8_t *mad,
-				  const struct fabric_address *from)
-{
-	struct list *at;
-
-	list_for_each(at, &agent->sendings) {
-		struct sending *sending = list_entry(at, struct sending, of_agent);
-
-		if (!memcmp(sending->message + 8, mad + 8, 8) && sending->message[1] == mad[1] &&
-		    sending->message[3] == (mad[3] ^ MAD_METHOD_RESPONSE) &&
-		    get_be16(sending->header.lid) == from->lid)
-			return sending;
-	}
-	return NULL;
 }
 
 /* True: *answer has to be sent. */
@@ -459,7 +443,7 @@ bool agent_rmpp(struct agent *agent, const uint8_t mad[MAD_BYTES],
 	header_to(&back, from);
 	if (mad[RMPP_TYPE] == RMPP_DATA)
 		return assembly_input(agent, mad, from, now_us, &back, message, bytes);
-	sending = sending_of(agent, mad, from);
+	sending = sending_find(agent, mad, mad[3] ^ MAD_METHOD_RESPONSE, from->lid);
 	if (sending) {
 		if (sending_input(sending, mad, answer, now_us))
 			agent_send(agent->file, &back, answer, now_us);

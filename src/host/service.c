@@ -29,6 +29,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/ip_addr.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/log.h"
@@ -65,9 +66,7 @@ struct services {
 
 static enum scope family_scope(const uint8_t address[16])
 {
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
-
-	return memcmp(address, mapped, sizeof(mapped)) ? SCOPE_IPV6 : SCOPE_IPV4;
+	return ip_addr_is_ipv4(address) ? SCOPE_IPV4 : SCOPE_IPV6;
 }
 
 static enum scope scope_of(const uint8_t address[16], int family)

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include "base/counters.h"
+#include "base/ip_addr.h"
 #include "base/lock.h"
 #include "link/link.h"
 #include "link/udp.h"
@@ -105,9 +106,7 @@ struct udp_link {
 
 static inline enum udp_family udp_family_of(const uint8_t address[16])
 {
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
-
-	return __builtin_memcmp(address, mapped, sizeof(mapped)) ? UDP_IPV6 : UDP_IPV4;
+	return ip_addr_is_ipv4(address) ? UDP_IPV4 : UDP_IPV6;
 }
 
 /* A UDP socket of that family, V6ONLY, non-blocking; -1: errno. */

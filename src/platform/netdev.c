@@ -362,9 +362,9 @@ static int take_route(const struct nlmsghdr *message, void *context)
 int netdev_route(struct netlink *netlink, const uint8_t destination[16], const uint8_t source[16],
 		 uint32_t interface, struct netdev_route *found)
 {
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff }, zero[16];
+	static const uint8_t zero[16];
 	struct route_search search = { .type = RTN_UNSPEC };
-	bool ipv4 = !memcmp(destination, mapped, sizeof(mapped));
+	bool ipv4 = ip_addr_is_ipv4(destination);
 	unsigned skip = ipv4 ? 12 : 0;
 	char buffer[256];
 	struct nlmsghdr *message = mnl_nlmsg_put_header(buffer);

@@ -39,29 +39,19 @@ int qp_to_init(struct id *id, struct ibv_qp *qp)
 	return datagram_to_rts(qp);
 }
 
-static int qp_state_to_rtr(struct id *id, uint8_t responder_resources)
+/* @depth: of READs and atomics of the peer (RTR), or to it (RTS); RDMA_MAX_...: what the connection says. */
+static int qp_state_advance(struct id *id, enum ibv_qp_state state, uint8_t depth)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR };
+	struct ibv_qp_attr attr = { .qp_state = state };
 	int mask = 0;
 	int err = endpoint_qp_attributes(id->endpoint, &attr, &mask);
 
 	if (err)
 		return err;
-	if (responder_resources != RDMA_MAX_RESP_RES)
-		attr.max_dest_rd_atomic = responder_resources;
-	return ibv_modify_qp(id->public.qp, &attr, mask);
-}
-
-static int qp_state_to_rts(struct id *id, uint8_t initiator_depth)
-{
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
-	int mask = 0;
-	int err = endpoint_qp_attributes(id->endpoint, &attr, &mask);
-
-	if (err)
-		return err;
-	if (initiator_depth != RDMA_MAX_INIT_DEPTH)
-		attr.max_rd_atomic = initiator_depth;
+	if (state == IBV_QPS_RTR && depth != RDMA_MAX_RESP_RES)
+		attr.max_dest_rd_atomic = depth;
+	if (state == IBV_QPS_RTS && depth != RDMA_MAX_INIT_DEPTH)
+		attr.max_rd_atomic = depth;
 	return ibv_modify_qp(id->public.qp, &attr, mask);
 }
 
@@ -76,8 +66,8 @@ int qp_to_rts(struct id *id, uint8_t responder_resources, uint8_t initiator_dept
 	/* INIT once more: what the peer may do is known only now. */
 	err = qp_state_move(id, id->public.qp, &attr, IBV_QPS_INIT, &mask);
 	if (!err)
-		err = qp_state_to_rtr(id, responder_resources);
-	return err ? err : qp_state_to_rts(id, initiator_depth);
+		err = qp_state_advance(id, IBV_QPS_RTR, responder_resources);
+	return err ? err : qp_state_advance(id, IBV_QPS_RTS, initiator_depth);
 }
 
 int qp_to_error(struct id *id)

@@ -66,8 +66,7 @@ void trace_comment(const struct trace_record *record, const char *route, char te
 /* As the sender of this packet would seal it. */
 static struct icrc_header icrc_header_for(const struct datagram *datagram, const struct pcapng_packet *packet)
 {
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
-	bool ipv6 = memcmp(datagram->destination, mapped, sizeof(mapped));
+	bool ipv6 = !ip_addr_is_ipv4(datagram->destination);
 	struct icrc_header header = { .ipv6 = ipv6, .source_port = datagram->source_port,
 				      .destination_port = ROCE_UDP_PORT, .ip_id = packet->ip_id,
 				      .dont_fragment = packet->dont_fragment };

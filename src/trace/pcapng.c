@@ -116,13 +116,6 @@ static uint16_t pcapng_checksum(uint64_t sum)
 	return (uint16_t)~sum;
 }
 
-static bool pcapng_is_ipv4(const struct datagram *datagram)
-{
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
-
-	return !memcmp(datagram->destination, mapped, sizeof(mapped));
-}
-
 static uint8_t *pcapng_put_ipv4(uint8_t *at, const struct pcapng_packet *packet)
 {
 	const struct datagram *datagram = packet->datagram;
@@ -158,7 +151,7 @@ static uint8_t *pcapng_put_ipv6(uint8_t *at, const struct pcapng_packet *packet)
 static uint8_t *put_udp(uint8_t *at, const struct pcapng_packet *packet)
 {
 	const struct datagram *datagram = packet->datagram;
-	size_t skip = pcapng_is_ipv4(datagram) ? 12 : 0;
+	size_t skip = ip_addr_is_ipv4(datagram->destination) ? 12 : 0;
 	uint64_t sum = 17 + UDP_HEADER + packet->bytes;
 	uint16_t result;
 
@@ -233,7 +226,8 @@ static uint8_t *put_headers(uint8_t *at, const struct pcapng_packet *packet)
 	size_t bytes;
 
 	if (packet->form == PCAPNG_ROCE_V2) {
-		at = pcapng_is_ipv4(packet->datagram) ? pcapng_put_ipv4(at, packet) : pcapng_put_ipv6(at, packet);
+		at = ip_addr_is_ipv4(packet->datagram->destination) ? pcapng_put_ipv4(at, packet) :
+								      pcapng_put_ipv6(at, packet);
 		return put_udp(at, packet);
 	}
 	bytes = pcapng_write_lrh(packet, packet->bytes, headers);

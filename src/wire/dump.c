@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/ip_addr.h"
 #include "wire/aeth.h"
 #include "wire/cm_message.h"
 #include "wire/gaps.h"
@@ -112,9 +113,7 @@ static void add_extensions(struct line *line, const struct packet *packet)
 /* 10.0.0.2 for a v4-mapped address; else all of the eight groups, zeros shortened by none. */
 static void add_address(struct line *line, const uint8_t address[16])
 {
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
-
-	if (!memcmp(address, mapped, sizeof(mapped))) {
+	if (ip_addr_is_ipv4(address)) {
 		add(line, "%u.%u.%u.%u", address[12], address[13], address[14], address[15]);
 		return;
 	}

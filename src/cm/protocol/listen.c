@@ -8,16 +8,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/ip_addr.h"
 #include "cm/protocol/internal.h"
 
 static const uint8_t any_address[16];
-
-static int family_of(const uint8_t address[16])
-{
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
-
-	return memcmp(address, mapped, sizeof(mapped)) ? AF_INET6 : AF_INET;
-}
 
 static uint64_t service_hash(const struct cm_protocol *protocol, uint64_t service_id)
 {
@@ -163,6 +157,7 @@ struct cm_listener *cm_find_listener(struct cm_protocol *protocol,
 	for (unsigned i = 0; !listener && i < count; i++)
 		listener = find_exact(protocol, service_id, named[i]);
 	for (unsigned i = 0; !listener && i < count; i++)
-		listener = find_any(protocol, service_id, family_of(named[i]));
+		listener = find_any(protocol, service_id,
+				    ip_addr_is_ipv4(named[i]) ? AF_INET : AF_INET6);
 	return listener;
 }

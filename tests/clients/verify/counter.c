@@ -14,7 +14,7 @@ enum { OP_RECV = 2, OPS = 6 };	/* of enum ibv_qp_attach_comp_cntr_op; there are 
 struct create_attr { uint32_t comp_mask, type, flags; };
 struct attach_attr { uint32_t comp_mask, op_mask; };
 
-static struct {
+static _Thread_local struct {		/* both sides may be threads of one process */
 	void *(*create)(struct ibv_context *, struct create_attr *);
 	int (*destroy)(void *);
 	int (*attach)(struct ibv_qp *, void *, struct attach_attr *);

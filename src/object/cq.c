@@ -55,7 +55,7 @@ static uint32_t cq_tail_of(const struct cq *cq)
 
 static void set_head(struct cq *cq, uint32_t head)
 {
-	atomic_store_explicit(&cq->head, head, memory_order_release);
+	atomic_store_explicit(&cq->head, head, memory_order_release);	/* R12 */
 }
 
 static void set_tail(struct cq *cq, uint32_t tail)
@@ -236,7 +236,7 @@ void cq_row_end(struct cq *cq)
 
 static int take_some(struct cq *cq, int count, struct ibv_wc *wc) REQUIRES(cq->lock)
 {
-	const uint32_t head = atomic_load_explicit(&cq->head, memory_order_acquire);
+	const uint32_t head = atomic_load_explicit(&cq->head, memory_order_acquire);	/* A12 */
 	uint32_t tail = cq_tail_of(cq);
 	int taken = 0;
 

@@ -133,7 +133,7 @@ int cq_take_one(struct cq *cq, struct completion *completion);	/* 1 or 0 */
 
 static inline bool cq_is_empty(const struct cq *cq)
 {
-	return atomic_load_explicit(&cq->head, memory_order_acquire) ==
+	return atomic_load_explicit(&cq->head, memory_order_acquire) ==	/* A12 */
 	       atomic_load_explicit(&cq->tail, memory_order_relaxed);
 }
 

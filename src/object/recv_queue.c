@@ -118,7 +118,7 @@ static int recv_queue_post_one(struct recv_queue *queue, const struct ibv_recv_w
 	wqe->sge_count = (uint32_t)wr->num_sge;
 	if (wr->num_sge)
 		memcpy(wqe->sge, wr->sg_list, (size_t)wr->num_sge * sizeof(wqe->sge[0]));
-	atomic_store_explicit(&queue->head, head + 1, memory_order_release);
+	atomic_store_explicit(&queue->head, head + 1, memory_order_release);	/* R10 */
 	return 0;
 }
 

@@ -63,7 +63,7 @@ static inline const struct recv_wqe *recv_queue_next(const struct recv_queue *qu
 {
 	uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
 
-	if (tail == atomic_load_explicit(&queue->head, memory_order_acquire))
+	if (tail == atomic_load_explicit(&queue->head, memory_order_acquire))	/* A10 */
 		return NULL;
 	return (const struct recv_wqe *)(queue->ring +
 					 (size_t)(tail & queue->mask) * queue->stride);

@@ -33,13 +33,13 @@ static inline void wqe_slots_init(struct wqe_slots *slots)
 }
 
 /*
- * How many are taken, of a queue whose next request has number @head. Acquire: pairs with the
- * release in wqe_slot_free(). Who took the request has read its slot before the completion was
+ * How many are taken, of a queue whose next request has number @head. A11: pairs with R11
+ * in wqe_slot_free(). Who took the request has read its slot before the completion was
  * pushed.
  */
 static inline uint32_t wqe_slots_used(const struct wqe_slots *slots, uint32_t head)
 {
-	return head - atomic_load_explicit(&slots->freed, memory_order_acquire);
+	return head - atomic_load_explicit(&slots->freed, memory_order_acquire);	/* A11 */
 }
 
 /* The completion was polled, or will never be. */
@@ -48,9 +48,9 @@ static inline void wqe_slot_free(const struct wqe_slot *slot)
 	if (!slot->of)
 		return;
 	if (__builtin_expect(slot->shared, 0))
-		atomic_fetch_add_explicit(&slot->of->freed, 1, memory_order_release);
+		atomic_fetch_add_explicit(&slot->of->freed, 1, memory_order_release);	/* R11 */
 	else
-		atomic_store_explicit(&slot->of->freed, slot->number + 1, memory_order_release);
+		atomic_store_explicit(&slot->of->freed, slot->number + 1, memory_order_release); /* R11 */
 }
 
 /* No completion of a request before @number waits to be polled. */

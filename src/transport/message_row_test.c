@@ -5,6 +5,9 @@
  * transport_message_receive() at the one, in a row at the other. Completions, memory, queues and
  * state are the same, whatever has changed.
  */
+#include <pthread.h>
+#include <sched.h>
+
 #include "transport/message_test_support.h"
 
 #define RECEIVES	4u
@@ -374,12 +377,69 @@ static void a_row_holds_the_region_that_was_last_named(void **state) UNCHECKED_L
 	station_free(s);
 }
 
+/* ---- two threads ---- */
+
+#define RACE_MESSAGES 5000u
+
+/* Posts receives as slots come back, and takes completions: each has the number of its message. */
+static void *post_and_poll(void *argument) UNCHECKED_LOCKS
+{
+	struct station *s = argument;
+	struct ibv_wc wc;
+	uint32_t posted = 0, polled = 0, number;
+
+	while (polled < RACE_MESSAGES) {
+		struct ibv_sge sge = station_sge(s, 4096 + posted % 64 * 64, 64);
+		struct ibv_recv_wr wr = { .wr_id = posted, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+		posted += posted < RACE_MESSAGES && !recv_queue_post_for(&s->qp.rq, &wr, &bad, EXPLAIN_QP, 1);
+		for (; cq_take(&s->recv_cq, 1, &wc); polled++) {
+			memcpy(&number, s->memory + 4096 + polled % 64 * 64, sizeof(number));
+			assert_int_equal(wc.wr_id, polled);
+			assert_int_equal(number, polled);
+		}
+	}
+	return NULL;
+}
+
+/*
+ * The receive is read without the queue's lock, while others are posted; for ThreadSanitizer, too. This thread
+ * holds the QP, as all tests do.
+ */
+static void receives_are_posted_while_a_row_takes_them(void **state) UNCHECKED_LOCKS
+{
+	struct station *s = station_inside();
+	uint32_t head[MESSAGE_WORDS] = { OUR_GRANT, PEER_QPN, 0, 0, 8 }, number[2] = { 0 };
+	struct message_row row;
+	unsigned n, taken;
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, post_and_poll, s), 0);
+	while (head[2] < RACE_MESSAGES) {
+		assert_true(transport_row_begin(&row, &s->qp));
+		for (n = taken = 0; n < 16 && head[2] < RACE_MESSAGES; n++) {
+			number[0] = head[2];
+			if (!transport_row_receive(&row, head, (const uint8_t *)number, sizeof(number)))
+				break;
+			head[2]++;
+			taken++;
+		}
+		transport_row_end(&row);
+		if (!taken)
+			sched_yield();
+	}
+	pthread_join(thread, NULL);
+	assert_int_equal(recv_queue_count(&s->qp.rq), 0);
+	station_free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(what_has_changed_counts_for_a_message_in_a_row),
 		TEST(so_it_does_where_receives_are_shared),
 		TEST(a_row_holds_the_region_that_was_last_named),
+		TEST(receives_are_posted_while_a_row_takes_them),
 	};
 
 	return cmocka_run_group_tests_name("message, in a row", tests, NULL, NULL);

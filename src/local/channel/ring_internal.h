@@ -11,7 +11,10 @@
  * F2), so that at least one of them sees the other. The same for a producer that sleeps until its
  * messages are consumed (F5, F6).
  *
- * Fences of local/, which tests/litmus checks against the memory model; a label stands on the line of its order:
+ * Fences of local/, which tests/litmus checks against the memory model; a label stands on the line
+ * of its order. By R10 a receive goes from who posts it to a row of messages, which reads it where it
+ * lies, without the queue's lock (local/move/receive.c); by R12 and R11 its slot comes back, through
+ * the CQ:
  *
  *	label	file: function				partner
  *	R1	ring.c: producer_put			A1
@@ -30,6 +33,12 @@
  *		has_hinted_answer
  *	R9	peer_memory.c: peer_region_add		A9
  *	A9	peer_memory.c: entry_read		R9
+ *	R10	object/recv_queue.c: recv_queue_post_one	A10
+ *	A10	object/recv_queue.h: recv_queue_next	R10
+ *	R11	object/wqe_slots.h: wqe_slot_free	A11
+ *	A11	object/wqe_slots.h: wqe_slots_used	R11
+ *	R12	object/cq.c: set_head			A12
+ *	A12	object/cq.c: take_some; object/cq.h	R12
  *	F1	ring.c: producer_wake			F2, F8
  *	F2	ring.c: ring_sleep			F1, F9
  *	F3	hazard.h: hazard_begin			F4, F7

@@ -143,7 +143,8 @@ def run_mpi(options, expected):
 
 def run_list(options, expected):
     with open(options.file, encoding='ascii') as rows:
-        cases = [Case(row, os.path.basename(row.split()[0])) for row in map(str.strip, rows) if row and row[0] != '#']
+        commands = [row.strip() for row in rows if row.strip() and row[0] != '#']
+    cases = [Case(command, os.path.basename(command.split()[0])) for command in commands]
     waiting = list(cases)
     for case in waiting:
         begin = time.monotonic()
@@ -183,7 +184,8 @@ def run_unittest(options, expected):
     order = ('passed', 'skipped', 'failed', 'crashed')
     cases, begin = {}, time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
-        said, verdict = finish(start(['bash', '-c', options.command], None, {'JUDGED': directory}), PATIENCE * options.limit)
+        process = start(['bash', '-c', options.command], None, {'JUDGED': directory})
+        said, verdict = finish(process, PATIENCE * options.limit)
         for file in sorted(os.listdir(directory)):
             with open(os.path.join(directory, file), encoding='utf-8', errors='replace') as text:
                 lines = text.read().splitlines()

@@ -28,7 +28,8 @@ struct ib_way {
 	uint16_t port;			/* IB_WAY_PORT(HCA of the node, port); 0: RoCE */
 	uint16_t lid;			/* of the other end; send, multicast: of the group */
 	uint8_t path_bits;		/* of ours */
-	uint8_t sl, static_rate;
+	uint8_t sl;
+	uint8_t static_rate;		/* base/link_rate.h; 0: that of the port */
 	bool has_grh;
 };
 

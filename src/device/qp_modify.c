@@ -100,6 +100,7 @@ static void qp_modify_av(struct hca *hca, struct qp *qp, enum ibv_qp_state from,
 	qp->route = resolved->route;
 	qp->by_udp = resolved->by_udp;
 	qp->by_port = resolved->by_port;
+	transport_pace_route(qp);
 }
 
 /*

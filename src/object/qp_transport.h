@@ -71,7 +71,7 @@ enum barrier_state {
 	BARRIER_PASSED,			/* it has answered: nothing is under way */
 };
 
-/* IBV_QP_RATE_LIMIT, of RAW_PACKET (transport/raw.c). */
+/* transport/pace.h */
 struct pace {
 	uint32_t kbps;			/* 0: no limit */
 	uint32_t burst_bytes;		/* may leave at once after a pause */

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/datagram.h"
+#include "base/link_rate.h"
 
 /* Which arm of a route is its link's, and what its packets have in front of the BTH. */
 enum route_arm { ROUTE_ARM_NONE, ROUTE_ARM_ROCE, ROUTE_ARM_IB };
@@ -98,6 +99,12 @@ static inline uint16_t route_source_port(const struct route *route)
 static inline uint16_t route_ib_port(const struct route *route)
 {
 	return route->link == ROUTE_IB ? route->ib.port : 0;
+}
+
+/* static_rate, in kbit/s; 0: as fast as the port. */
+static inline uint32_t route_pace_kbps(const struct route *route)
+{
+	return route->link == ROUTE_IB && route->ib.static_rate ? 1000 * link_rate_mbps(route->ib.static_rate) : 0;
 }
 
 /* What completions of UD receives say of the link. */

@@ -104,6 +104,22 @@ static int check_grh(const struct port *port, const struct ibv_ah_attr *attr, co
 	return 0;
 }
 
+/* What the port could do anyhow limits nothing; what is no rate mlx5 refuses, too. */
+static int check_rate(const struct ctl_port *now, const struct port *port, const struct ibv_ah_attr *attr,
+		      const char *who, uint8_t *rate)
+{
+	uint32_t mbps = link_rate_mbps(attr->static_rate);
+
+	*rate = mbps && mbps < now->rate_mbps ? attr->static_rate : 0;
+	if (mbps || attr->static_rate == IBV_RATE_MAX)
+		return 0;
+	explain_refused(who, EINVAL,
+			"%s: ah_attr.static_rate %u is no rate (enum ibv_rate: %u is 2.5 Gb/s): set it to that of "
+			"the path, which the PathRecord says (rate), or to 0, as fast as %s port %u",
+			who, attr->static_rate, IBV_RATE_2_5_GBPS, port->name, port->number);
+	return EINVAL;
+}
+
 static int subnet_resolve(struct net *net, const struct port *port, const struct ibv_ah_attr *attr,
 			  const char *who, struct route *route)
 {
@@ -114,11 +130,12 @@ static int subnet_resolve(struct net *net, const struct port *port, const struct
 				       .lid = attr->dlid,
 				       .path_bits = attr->src_path_bits & 0x7f,
 				       .sl = attr->sl & 0xf,
-				       .static_rate = attr->static_rate,
 				       .has_grh = attr->is_global } };
 	int err = check_lid(port, attr, who);
 
 	lock_acquire(&net->lock);
+	if (!err)
+		err = check_rate(now, port, attr, who, &found.ib.static_rate);
 	if (!err && attr->is_global)
 		err = check_grh(port, attr, who);
 	if (!err && attr->is_global) {

@@ -346,6 +346,21 @@ static void routes_need_a_lid_and_a_grh_needs_gids_of_this_link(void **state)
 	assert_int_equal(route.ib.static_rate, 2);
 	assert_false(route.ib.has_grh);
 	assert_false(route.loopback);
+	assert_int_equal(route_pace_kbps(&route), 2500000);
+	attr.static_rate = IBV_RATE_100_GBPS; /* that of the port */
+	assert_int_equal(ports[0]->ops->resolve(&net, ports[0], &attr, "test", &route), 0);
+	assert_int_equal(route_pace_kbps(&route), 0);
+	attr.static_rate = IBV_RATE_1200_GBPS;
+	assert_int_equal(ports[0]->ops->resolve(&net, ports[0], &attr, "test", &route), 0);
+	assert_int_equal(route_pace_kbps(&route), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		static const uint8_t none[] = { 1, IBV_RATE_1200_GBPS + 1, 255 };
+
+		attr.static_rate = none[i];
+		assert_int_equal(ports[0]->ops->resolve(&net, ports[0], &attr, "test", &route),
+				 EINVAL);
+	}
+	attr.static_rate = 0;
 	ip_addr_of_lid(by_lid, 5);
 	assert_memory_equal(route.destination, by_lid, 16);
 	for (unsigned i = 0; i < 3; i++) {

@@ -21,6 +21,7 @@
 #define VERBATIM_TRANSPORT_CONGESTION_H
 
 #include "transport/internal.h"
+#include "transport/pace.h"
 #include "transport/recovery.h"
 
 #define CONGESTION_CNP_NS	50000u
@@ -42,12 +43,13 @@ static inline bool congestion_ready(const struct qp *qp) REQUIRES(qp->lock)
 /* The peer says that packets of ours were marked. */
 void congestion_heard(struct qp_call *call) REQUIRES(call->qp->lock);
 
-/* May a request of @bytes leave now? If not, the QP is held. */
+/* May a request of @bytes leave now, and do path and application let it? If not, the QP is held. */
 static inline bool congestion_allows(struct qp_call *call, uint32_t bytes) REQUIRES(call->qp->lock)
 {
 	struct congestion *congestion = congestion_of(call->qp);
 
-	return !congestion || rate_allows(&congestion->rate, bytes, call->now_ns);
+	return pace_allows(&call->qp->requester.pace, call->now_ns) &&
+	       (!congestion || rate_allows(&congestion->rate, bytes, call->now_ns));
 }
 
 /* Until when it is held: TIME_NEVER: it is not. */
@@ -55,6 +57,8 @@ static inline uint64_t congestion_deadline(const struct qp *qp) REQUIRES(qp->loc
 {
 	const struct congestion *congestion = congestion_of(qp);
 
+	if (qp->requester.pace.held_until_ns)
+		return qp->requester.pace.held_until_ns;
 	return congestion && congestion->rate.held_until_ns ? congestion->rate.held_until_ns : TIME_NEVER;
 }
 
@@ -63,7 +67,8 @@ static inline bool congestion_expire(struct qp *qp, uint64_t now_ns) REQUIRES(qp
 {
 	if (congestion_deadline(qp) > now_ns)
 		return false;
-	congestion_of(qp)->rate.held_until_ns = 0;
+	if (!pace_expire(&qp->requester.pace, now_ns))
+		congestion_of(qp)->rate.held_until_ns = 0;
 	return true;
 }
 

@@ -8,6 +8,7 @@
 
 #include "trace/trace.h"
 #include "transport/internal.h"
+#include "transport/pace.h"
 #include "wire/gaps.h"
 
 uint8_t *transmit_payload(struct transmit *transmit, const struct opcode *op)
@@ -58,6 +59,9 @@ void transmit_packet(struct transmit *transmit, struct packet *packet, const str
 	batch->used += bytes + ICRC_BYTES;
 	batch->count++;
 	transmit->budget--;
+	if (__builtin_expect(transmit->call->qp->requester.pace.kbps != 0, 0))
+		pace_sent(&transmit->call->qp->requester.pace, (uint32_t)bytes + ICRC_BYTES + PACE_LINK_BYTES +
+			  (route_has_grh(route) ? ROUTE_GRH_BYTES : 0), transmit->call->now_ns);
 }
 
 void transmit_gaps(struct transmit *transmit, struct gaps gaps, uint32_t psn)

@@ -10,53 +10,29 @@
 #include "base/bytes.h"
 #include "ethernet/frame.h"
 #include "transport/execute.h"
+#include "transport/pace.h"
 #include "transport/service.h"
-
-#define BURST_DEFAULT	65536u		/* bytes, where the application does not say */
-#define NS_PER_MS	1000000u	/* kbit/s are bits in a millisecond */
 
 /* ---- pace ---- */
 
-static uint64_t frame_ns(const struct pace *pace, uint32_t bytes)
-{
-	return (uint64_t)bytes * 8 * NS_PER_MS / pace->kbps;
-}
-
-/* May @bytes leave now? Otherwise they are held until they may. */
-static bool pace_allows(struct pace *pace, uint32_t bytes, uint64_t now_ns)
-{
-	uint64_t burst_ns, start_ns;
-
-	if (!pace->kbps)
-		return true;
-	burst_ns = frame_ns(pace, pace->burst_bytes ? pace->burst_bytes : BURST_DEFAULT);
-	start_ns = pace->due_ns > now_ns ? pace->due_ns : now_ns;
-	if (start_ns > now_ns + burst_ns) {
-		pace->held_until_ns = start_ns - burst_ns;
-		return false;
-	}
-	pace->due_ns = start_ns + frame_ns(pace, bytes);
-	return true;
-}
-
 static uint64_t raw_deadline(const struct qp *qp) REQUIRES(qp->lock)
 {
-	uint64_t held_until_ns = qp->requester.pace.held_until_ns;
-
-	return held_until_ns ? held_until_ns : TIME_NEVER;
+	return pace_deadline(&qp->requester.pace);
 }
 
 static void raw_timeout(struct qp_call *call) REQUIRES(call->qp->lock)
 {
-	struct pace *pace = &call->qp->requester.pace;
-
-	if (pace->held_until_ns && pace->held_until_ns <= call->now_ns)
-		pace->held_until_ns = 0;
+	pace_expire(&call->qp->requester.pace, call->now_ns);
 }
 
 void transport_pace(struct qp *qp, uint32_t kbps, uint32_t burst_bytes)
 {
 	qp->requester.pace = (struct pace){ .kbps = kbps, .burst_bytes = burst_bytes };
+}
+
+void transport_pace_route(struct qp *qp)
+{
+	pace_route(&qp->requester.pace, &qp->route);
 }
 
 /* ---- sending ---- */
@@ -126,12 +102,13 @@ static void raw_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp-
 			break;
 		}
 		if (!raw_fits(transmit, wqe->length) ||
-		    !pace_allows(&qp->requester.pace, wqe->length, call->now_ns))
+		    !pace_allows(&qp->requester.pace, call->now_ns))
 			break;
 		if (sge_gather(call, wqe, 0, transmit->batch->data + transmit->batch->used, wqe->length)) {
 			raw_send_error(call, IBV_WC_LOC_PROT_ERR);
 			break;
 		}
+		pace_sent(&qp->requester.pace, wqe->length, call->now_ns);
 		write_frame(transmit, wqe);
 		finish_send(call, IBV_WC_SUCCESS);
 	}

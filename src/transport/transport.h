@@ -118,6 +118,8 @@ struct raw_frame {
 enum drop transport_receive_frame(struct qp *qp, const struct raw_frame *raw, uint64_t now_ns,
 				  struct effects *effects)
 	REQUIRES(qp->lock);
+/* The QP's route is another: static_rate of InfiniBand. */
+void transport_pace_route(struct qp *qp) REQUIRES(qp->lock);
 /* IBV_QP_RATE_LIMIT: 0: no limit; @burst_bytes 0: as many as is usual. Then transmit. */
 void transport_pace(struct qp *qp, uint32_t kbps, uint32_t burst_bytes) REQUIRES(qp->lock);
 

@@ -11,6 +11,7 @@
 #include "object/guesses.h"
 #include "transport/barrier.h"
 #include "transport/echo.h"
+#include "transport/pace.h"
 #include "transport/drop.h"
 #include "transport/execute.h"
 #include "transport/service.h"
@@ -36,7 +37,10 @@ void unreliable_stop(struct qp *qp)
 static uint64_t unreliable_deadline(const struct qp *qp) REQUIRES(qp->lock)
 {
 	uint64_t due_ns = echo_deadline(qp), barrier_ns = barrier_deadline(qp);
+	uint64_t pace_ns = pace_deadline(&qp->requester.pace);
 
+	if (pace_ns < due_ns)
+		due_ns = pace_ns;
 	if (barrier_ns < due_ns)
 		due_ns = barrier_ns;
 	if (!qp->requester.blocked || due_ns < qp->requester.blocked_until_ns)
@@ -52,6 +56,8 @@ static void unreliable_timeout(struct qp_call *call) REQUIRES(call->qp->lock)
 	if (echo_deadline(qp) <= call->now_ns)
 		echo_look_again(qp);
 	if (barrier_expire(qp, call->now_ns))
+		run_queue_add(qp->transport->run_queue, qp);
+	if (pace_expire(&qp->requester.pace, call->now_ns))
 		run_queue_add(qp->transport->run_queue, qp);
 	if (qp->requester.blocked && qp->requester.blocked_until_ns <= call->now_ns &&
 	    flow_expire(qp->transport->run_queue, qp, call->now_ns))
@@ -174,6 +180,8 @@ static bool finish_local(struct qp_call *call, const struct send_wqe *wqe) REQUI
 /* In SQD a request that was begun is still finished. */
 static bool unreliable_sends(const struct qp *qp) REQUIRES(qp->lock)
 {
+	if (qp->requester.pace.held_until_ns)
+		return false;
 	if (qp->state == IBV_QPS_RTS)
 		return qp->sq.tail != qp->sq.head && !is_blocked(qp) && !barrier_holds(qp);
 	return qp->state == IBV_QPS_SQD && qp->sq.tail != qp->sq.sent && !is_blocked(qp);
@@ -188,7 +196,10 @@ static bool unreliable_send_next(struct stream *stream, struct send_wqe *wqe)
 	lock_alias(&transmit->call->qp->lock);
 	if (wqe_is_local(wqe))
 		return finish_local(transmit->call, wqe);
-	if (!stream_admits(stream, wqe, &mark))
+	if (qp_is(transmit->call->qp, QP_DATAGRAM))
+		pace_route(&transmit->call->qp->requester.pace, &wqe->ah->route);
+	if (!pace_allows(&transmit->call->qp->requester.pace, transmit->call->now_ns) ||
+	    !stream_admits(stream, wqe, &mark))
 		return false;
 	if (qp_is(transmit->call->qp, QP_DATAGRAM))
 		return send_datagram(transmit, wqe, mark);

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "base/link_rate.h"
 #include "verbs/private.h"
 #include "verbs/verbs.h"
 
@@ -115,37 +116,34 @@ const char *ibv_node_type_str(enum ibv_node_type type)
 	return NAME_OF(node_type_names, type);
 }
 
-/*
- * Multiples are of 2.5 Gb/s and 0 where there is no whole one. Mb/s are those of the link after
- * its lanes' signalling rates: FDR has 14.0625 Gb/s a lane, EDR 25.78125, HDR 53.125.
- */
+/* Multiples are of 2.5 Gb/s and 0 where there is no whole one. */
 static const struct rate {
 	enum ibv_rate rate;
-	int multiple, mbps;
+	int multiple;
 } rates[] = {
-	{ IBV_RATE_2_5_GBPS, 1, 2500 },
-	{ IBV_RATE_5_GBPS, 2, 5000 },
-	{ IBV_RATE_10_GBPS, 4, 10000 },
-	{ IBV_RATE_14_GBPS, 0, 14062 },
-	{ IBV_RATE_20_GBPS, 8, 20000 },
-	{ IBV_RATE_25_GBPS, 0, 25781 },
-	{ IBV_RATE_28_GBPS, 11, 28125 },
-	{ IBV_RATE_30_GBPS, 12, 30000 },
-	{ IBV_RATE_40_GBPS, 16, 40000 },
-	{ IBV_RATE_50_GBPS, 20, 53125 },
-	{ IBV_RATE_56_GBPS, 0, 56250 },
-	{ IBV_RATE_60_GBPS, 24, 60000 },
-	{ IBV_RATE_80_GBPS, 32, 80000 },
-	{ IBV_RATE_100_GBPS, 0, 103125 },
-	{ IBV_RATE_112_GBPS, 0, 112500 },
-	{ IBV_RATE_120_GBPS, 48, 120000 },
-	{ IBV_RATE_168_GBPS, 0, 168750 },
-	{ IBV_RATE_200_GBPS, 0, 206250 },
-	{ IBV_RATE_300_GBPS, 0, 309375 },
-	{ IBV_RATE_400_GBPS, 160, 425000 },
-	{ IBV_RATE_600_GBPS, 240, 637500 },
-	{ IBV_RATE_800_GBPS, 320, 850000 },
-	{ IBV_RATE_1200_GBPS, 480, 1275000 },
+	{ IBV_RATE_2_5_GBPS, 1 },
+	{ IBV_RATE_5_GBPS, 2 },
+	{ IBV_RATE_10_GBPS, 4 },
+	{ IBV_RATE_14_GBPS, 0 },
+	{ IBV_RATE_20_GBPS, 8 },
+	{ IBV_RATE_25_GBPS, 0 },
+	{ IBV_RATE_28_GBPS, 11 },
+	{ IBV_RATE_30_GBPS, 12 },
+	{ IBV_RATE_40_GBPS, 16 },
+	{ IBV_RATE_50_GBPS, 20 },
+	{ IBV_RATE_56_GBPS, 0 },
+	{ IBV_RATE_60_GBPS, 24 },
+	{ IBV_RATE_80_GBPS, 32 },
+	{ IBV_RATE_100_GBPS, 0 },
+	{ IBV_RATE_112_GBPS, 0 },
+	{ IBV_RATE_120_GBPS, 48 },
+	{ IBV_RATE_168_GBPS, 0 },
+	{ IBV_RATE_200_GBPS, 0 },
+	{ IBV_RATE_300_GBPS, 0 },
+	{ IBV_RATE_400_GBPS, 160 },
+	{ IBV_RATE_600_GBPS, 240 },
+	{ IBV_RATE_800_GBPS, 320 },
+	{ IBV_RATE_1200_GBPS, 480 },
 };
 #define RATES_END (rates + sizeof(rates) / sizeof(rates[0]))
 
@@ -167,16 +165,15 @@ enum ibv_rate mult_to_ibv_rate(int multiple)
 
 int ibv_rate_to_mbps(enum ibv_rate rate)
 {
-	for (const struct rate *row = rates; row < RATES_END; row++)
-		if (row->rate == rate)
-			return row->mbps;
-	return -1;
+	uint32_t mbps = link_rate_mbps((unsigned)rate);
+
+	return mbps ? (int)mbps : -1;
 }
 
 enum ibv_rate mbps_to_ibv_rate(int mbps)
 {
 	for (const struct rate *row = rates; row < RATES_END; row++)
-		if (row->mbps == mbps)
+		if ((int)link_rate_mbps(row->rate) == mbps)
 			return row->rate;
 	return IBV_RATE_MAX;
 }

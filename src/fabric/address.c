@@ -3,7 +3,7 @@
  * IP addresses of the ports of HCAs, as those of IPoIB interfaces: the file gives them (ip=), and a
  * port that has none there has one by plan. The first HCA of the file is number 1, and its ports have
  * 127.77.0.1 and 127.78.0.1; the second one's are 127.77.0.2 and 127.78.0.2: all of 127/8 is local
- * on lo, so sockets work with them, too.
+ * on lo, so sockets work with them, too. One with a P_Key is that of an IPoIB child interface.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static const struct fabric_ip *address_given(const struct fabric *fabric, uint32
 	return NULL;
 }
 
-int fabric_add_ip(struct fabric *fabric, uint32_t node, uint32_t port, const uint8_t ip[16])
+int fabric_add_ip(struct fabric *fabric, uint32_t node, uint32_t port, const uint8_t ip[16], uint16_t pkey)
 {
 	const struct fabric_node *at = fabric_node_at(fabric, node);
 	struct fabric_ip *larger;
@@ -51,8 +51,16 @@ int fabric_add_ip(struct fabric *fabric, uint32_t node, uint32_t port, const uin
 	if (!larger)
 		return ENOMEM;
 	fabric->ip = larger;
-	larger[fabric->ips] = (struct fabric_ip){ .node = node, .port = (uint8_t)port };
+	larger[fabric->ips] = (struct fabric_ip){ .node = node, .port = (uint8_t)port, .pkey = pkey };
 	memcpy(larger[fabric->ips++].ip, ip, sizeof(larger->ip));
+	return 0;
+}
+
+uint16_t fabric_ip_pkey(const struct fabric *fabric, const uint8_t ip[16])
+{
+	for (unsigned i = 0; i < fabric->ips; i++)
+		if (!memcmp(fabric->ip[i].ip, ip, sizeof(fabric->ip[i].ip)))
+			return fabric->ip[i].pkey;
 	return 0;
 }
 

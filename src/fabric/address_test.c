@@ -76,6 +76,28 @@ static void ports_have_addresses_by_plan(void **unused)
 	fabric_free(fabric);
 }
 
+static void one_in_a_partition_has_its_key(void **unused)
+{
+	struct fabric *fabric = with("host \"host1\" ip=10.0.0.1,10.1.0.1@0x8001,fd00::1@2\n"), *same;
+	static const struct { const char *ip; uint16_t pkey; } given[] = {
+		{ "10.0.0.1", 0 }, { "10.1.0.1", 0x8001 }, { "fd00::1", 0x8002 }, { "127.77.0.2", 0 },
+	};
+	char *text = fabric_print(fabric);
+	struct fabric_errors errors = { 0 };
+	uint8_t ip[16];
+
+	same = fabric_new_from_file(text, &errors);
+	assert_non_null(same);
+	for (unsigned i = 0; i < 4; i++) {
+		address(given[i].ip, ip);
+		assert_int_equal(fabric_ip_pkey(fabric, ip), given[i].pkey);
+		assert_int_equal(fabric_ip_pkey(same, ip), given[i].pkey);
+	}
+	free(text);
+	fabric_free(fabric);
+	fabric_free(same);
+}
+
 static void the_file_gives_others(void **unused)
 {
 	struct fabric *fabric = with("host \"host1\" ip=10.0.0.1,10.1.0.1,fd00::1\n"
@@ -106,6 +128,8 @@ static void the_file_gives_others(void **unused)
 static void what_is_no_address_is_refused(void **unused)
 {
 	static const char *const wrong[] = {
+		"host \"host1\" ip=10.0.0.1@\n", "host \"host1\" ip=10.0.0.1@0\n", "host \"host1\" ip=10.0.0.1@0x8000\n",
+		"host \"host1\" ip=10.0.0.1@x\n", "host \"host1\" ip=10.0.0.1@0x10001\n", "host \"host1\" ip=@1\n",
 		"host \"host1\" ip=10.0.0\n", "host \"host1\" ip=224.0.0.1\n", "host \"host1\" ip=0.0.0.0\n",
 		"host \"host1\" ip=ff02::1\n", "host \"host1\" ip=10.0.0.1,\n", "host \"sw1\" ip=10.0.0.1\n",
 		"host \"host1\" ip=10.0.0.1\nhost \"host2\" ip=10.0.0.1\n", "port \"host1\"[2] ip=10.0.0.1\n",
@@ -141,6 +165,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ports_have_addresses_by_plan),
 		cmocka_unit_test(the_file_gives_others),
+		cmocka_unit_test(one_in_a_partition_has_its_key),
 		cmocka_unit_test(what_is_no_address_is_refused),
 		cmocka_unit_test(a_port_is_found_by_its_gid),
 	};

@@ -188,7 +188,7 @@ static bool build_plant(struct reader *reader, struct fabric *fabric, const stru
 		err = fabric_set_stuck(fabric, node, port, true, 0);
 		break;
 	case PLANT_ADDRESS:
-		err = fabric_add_ip(fabric, node, port, planted->ip);
+		err = fabric_add_ip(fabric, node, port, planted->ip, planted->pkey);
 	}
 	reader->no_memory |= err == ENOMEM;
 	reader->line = planted->line;

@@ -21,7 +21,7 @@
  *	link "sw1"[3] ber=1e-9 degraded=1xSDR	# its bit error rate; what it trains to at best
  *	host "host1" desc="host1 vb_ib0"		# NodeDescription
  *	host "host1" ip=10.0.0.1,10.1.0.1	# IP addresses of its port 1 (address.c)
- *	port "host1"[2] ip=10.0.0.2		# of another port
+ *	port "host1"[2] ip=10.0.0.2,10.2.0.2@0x8001	# of another port; one in a partition
  *	port "sw1"[3] stuck			# does not leave Init
  *	counter "sw1"[3] SymbolErrorCounter=5 PortXmitDiscards+=2	# its value; more each second
  *	make fattree leaves=4 spines=2 hosts=4		# nodes of a recipe (make.h)

@@ -33,6 +33,7 @@ struct planted {
 	uint64_t value;
 	double rate;
 	uint8_t ip[16];
+	uint16_t pkey;			/* of the address; 0: it has none */
 };
 
 struct draft {

@@ -83,7 +83,7 @@ void file_plant_addresses(struct reader *reader, const struct draft *draft, unsi
 {
 	struct planted planted = { .kind = PLANT_ADDRESS, .port = port,
 				   .node = (uint32_t)(draft - reader->draft) };
-	char copy[80], *rest = copy, *one;
+	char copy[128], *rest = copy, *one;
 
 	if (draft->node.type != FABRIC_CA) {
 		COMPLAIN(reader, "\"%.64s\": ip= is of a host: a Ca or Hca", draft->node.id);
@@ -91,6 +91,17 @@ void file_plant_addresses(struct reader *reader, const struct draft *draft, unsi
 	}
 	snprintf(copy, sizeof(copy), "%s", value);
 	while ((one = strsep(&rest, ","))) {
+		char *key = strchr(one, '@'), *end = key;
+		unsigned long pkey = key ? strtoul(key + 1, &end, 16) : 0;
+
+		if (key)
+			*key = '\0';
+		planted.pkey = pkey ? (uint16_t)(pkey | 0x8000) : 0;	/* full or not: as the port's table says */
+		if (key && (end == key + 1 || *end || pkey > 0xffff || !(pkey & 0x7fff))) {
+			COMPLAIN(reader, "ip=%.46s@%.8s: behind the @ stands the P_Key of its partition, 0x8001", one,
+				 key + 1);
+			return;
+		}
 		if (!plant_read_ip(one, planted.ip)) {
 			COMPLAIN(reader, "ip=%.46s is no address of a host; write ip=10.0.0.1, or more "
 				 "with commas between them", one);

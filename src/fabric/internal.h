@@ -143,6 +143,7 @@ struct flight {
 /* An IP address that the file gives to a port of an HCA. */
 struct fabric_ip {
 	uint32_t node;
+	uint16_t pkey;			/* of its partition; 0: the default one */
 	uint8_t port, ip[16];
 };
 

@@ -74,7 +74,7 @@
 
 #define CTL_FILE		"ctl"
 #define CTL_MAGIC		0x76624642u
-#define CTL_VERSION		3u
+#define CTL_VERSION		4u
 #define CTL_BODY_MAX		4096u		/* of what a program sends, MADs apart */
 #define CTL_TEXT_MAX		16384u		/* of one TEXT */
 #define CTL_NODE_MAX		128u		/* with its 0 */
@@ -149,7 +149,8 @@ struct ctl_neighbour {
 	char node[CTL_NODE_MAX];
 	uint32_t hca, port;		/* of the node */
 	uint8_t ip[16], gid[16];	/* ip: zero if it has none */
-	uint32_t lid, state;		/* now */
+	uint16_t lid, pkey;		/* lid: now; pkey: of the partition that the address is in; 0: none is named */
+	uint32_t state;			/* now */
 };
 
 /* GONE: of the node that had these LIDs, from each on so many (1 << LMC). */

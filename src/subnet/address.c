@@ -17,6 +17,8 @@
 #include "net/net.h"
 #include "subnet/internal.h"
 
+#define PKEY_PARTITION	0x7fffu /* the rest says whether it is of a full member */
+
 /* ---- questions ---- */
 
 struct address_answer {
@@ -77,6 +79,7 @@ static void own_learn(struct subnet *subnet)
 			const struct ctl_neighbour *one = &answer->one[i];
 
 			subnet->own[i].port = IB_WAY_PORT(one->hca, one->port);
+			subnet->own[i].pkey = one->pkey;
 			memcpy(subnet->own[i].ip, one->ip, sizeof(one->ip));
 		}
 		lock_release(&subnet->lock);
@@ -86,14 +89,23 @@ static void own_learn(struct subnet *subnet)
 
 /* ---- ports ---- */
 
-static void end_fill(const struct subnet *subnet, const struct subnet_end *end,
+/* In the partition @pkey, as its table has it, full or limited; 0: that of the table's first row. */
+static void end_fill(const struct subnet *subnet, const struct subnet_end *end, uint16_t pkey,
 		     const uint8_t address[16], struct net_gid *found) REQUIRES(subnet->lock)
 {
 	const struct ctl_port *now = &end->now;
 
+	if (!pkey)
+		pkey = now->pkey[0];
+	for (unsigned i = 0; i < now->pkeys; i++)
+		if (!((now->pkey[i] ^ pkey) & PKEY_PARTITION)) {
+			pkey = now->pkey[i];
+			break;
+		}
+
 	*found = (struct net_gid){ .guid = htobe64(now->node_guid), .port = (uint8_t)now->number,
 				   .active_mtu = (enum ibv_mtu)now->mtu_active,
-				   .pkey = now->pkey[0], .link = ROUTE_IB, .ib_port = end->port };
+				   .pkey = pkey, .link = ROUTE_IB, .ib_port = end->port };
 	snprintf(found->device, sizeof(found->device), "%s", now->device);
 	memcpy(found->gid.raw, now->gid[0], sizeof(found->gid.raw));
 	memcpy(found->address, address, sizeof(found->address));
@@ -108,10 +120,11 @@ static bool end_has_gid(const struct subnet *subnet, const struct subnet_end *en
 	return false;
 }
 
-static const uint8_t *own_ip(const struct subnet *subnet, uint16_t port) REQUIRES(subnet->lock)
+/* NULL: it has none. */
+static const uint8_t *own_ip(const struct subnet *subnet, uint16_t port, uint16_t pkey) REQUIRES(subnet->lock)
 {
 	for (unsigned i = 0; i < subnet->own_count; i++)
-		if (subnet->own[i].port == port)
+		if (subnet->own[i].port == port && subnet->own[i].pkey == pkey)
 			return subnet->own[i].ip;
 	return NULL;
 }
@@ -123,7 +136,8 @@ static const uint8_t *own_ip_like(const struct subnet *subnet, const struct subn
 	bool ipv4 = ip_addr_is_ipv4(like);
 
 	for (unsigned i = 0; i < subnet->own_count; i++)
-		if (subnet->own[i].port == end->port && ip_addr_is_ipv4(subnet->own[i].ip) == ipv4)
+		if (subnet->own[i].port == end->port && !subnet->own[i].pkey &&
+		    ip_addr_is_ipv4(subnet->own[i].ip) == ipv4)
 			return subnet->own[i].ip;
 	return ipv4 ? NULL : end->now.gid[0];
 }
@@ -165,6 +179,7 @@ int subnet_find_address(void *owner, const uint8_t address[16], struct net_gid *
 {
 	struct subnet *subnet = owner;
 	const struct subnet_end *end = NULL;
+	uint16_t pkey = 0;
 	bool alone;
 
 	if (ip_addr_is_zero(address))
@@ -173,15 +188,17 @@ int subnet_find_address(void *owner, const uint8_t address[16], struct net_gid *
 	own_learn(subnet);
 	lock_acquire(&subnet->lock);
 	for (unsigned i = 0; i < subnet->own_count && !end; i++)
-		if (!memcmp(subnet->own[i].ip, address, sizeof(subnet->own[i].ip)))
+		if (!memcmp(subnet->own[i].ip, address, sizeof(subnet->own[i].ip))) {
 			end = subnet_find_end(subnet, subnet->own[i].port);
+			pkey = subnet->own[i].pkey;
+		}
 	for (unsigned i = 0; i < subnet->end_count && !end; i++)
 		if (end_has_gid(subnet, &subnet->end[i], address))
 			end = &subnet->end[i];
 	if (!end && alone)
 		end = end_of_localhost(subnet, address, &address);
 	if (end)
-		end_fill(subnet, end, address, found);
+		end_fill(subnet, end, pkey, address, found);
 	lock_release(&subnet->lock);
 	return end ? 0 : EADDRNOTAVAIL;
 }
@@ -213,7 +230,8 @@ bool subnet_look(void *owner, uint16_t port, struct net_ib_port *look)
 
 /* ---- the way to an address ---- */
 
-static bool way_choose(struct subnet *subnet, struct net_way *way)
+/* An address in the partition of the other end's: to others there is no way, as from one IPoIB interface to another. */
+static bool way_choose(struct subnet *subnet, uint16_t pkey, struct net_way *way)
 {
 	const struct subnet_end *end;
 	const uint8_t *ip;
@@ -221,10 +239,17 @@ static bool way_choose(struct subnet *subnet, struct net_way *way)
 	own_learn(subnet);
 	lock_acquire(&subnet->lock);
 	end = end_choose(subnet, way->gid);
-	ip = end ? own_ip(subnet, end->port) : NULL;
+	ip = end ? own_ip(subnet, end->port, pkey) : NULL;
+	for (unsigned i = 0; pkey && !ip && i < subnet->own_count; i++)
+		if (subnet->own[i].pkey == pkey) {
+			ip = subnet->own[i].ip;
+			end = subnet_find_end(subnet, subnet->own[i].port);
+		}
+	if (pkey && !ip)
+		end = NULL;
 	if (end) {
 		memcpy(way->source, way->by_gid || !ip ? end->now.gid[0] : ip, sizeof(way->source));
-		end_fill(subnet, end, way->source, &way->port);
+		end_fill(subnet, end, pkey, way->source, &way->port);
 	}
 	lock_release(&subnet->lock);
 	return end;
@@ -234,13 +259,13 @@ static bool way_choose(struct subnet *subnet, struct net_way *way)
  * 0; ENOENT: not of this fabric; errno. A GID that nobody here has may be one of another subnet, or of a
  * port that has just got it: the SA knows.
  */
-static int way_find_gid(struct subnet *subnet, bool alone, struct net_way *way)
+static int way_find_gid(struct subnet *subnet, bool alone, struct net_way *way, uint16_t *pkey)
 {
 	struct address_answer *answer = malloc(sizeof(*answer));
 	int err = answer ? address_ask(subnet, way->destination, answer) : ENOMEM;
 
 	if (!err && answer->count)
-		memcpy(way->gid, answer->one[0].gid, sizeof(way->gid));
+		memcpy(way->gid, answer->one[0].gid, sizeof(way->gid)), *pkey = answer->one[0].pkey;
 	else if (!err && way->by_gid && alone)
 		memcpy(way->gid, way->destination, sizeof(way->gid));
 	else if (!err)
@@ -267,17 +292,31 @@ static int way_to_self(struct subnet *subnet, bool bound, struct net_way *way)
 		memcpy(way->destination, ip, sizeof(way->destination));
 		if (!bound) {
 			memcpy(way->source, ip, sizeof(way->source));
-			end_fill(subnet, end, ip, &way->port);
+			end_fill(subnet, end, 0, ip, &way->port);
 		}
 	}
 	lock_release(&subnet->lock);
 	return ip ? 0 : EHOSTUNREACH;
 }
 
+/* Of one that it is bound to. */
+static uint16_t own_pkey(struct subnet *subnet, const uint8_t address[16])
+{
+	uint16_t pkey = 0;
+
+	lock_acquire(&subnet->lock);
+	for (unsigned i = 0; i < subnet->own_count; i++)
+		if (!memcmp(subnet->own[i].ip, address, sizeof(subnet->own[i].ip)))
+			pkey = subnet->own[i].pkey;
+	lock_release(&subnet->lock);
+	return pkey;
+}
+
 int subnet_find_way(void *owner, bool alone, struct net_way *way)
 {
 	struct subnet *subnet = owner;
 	bool bound = !ip_addr_is_zero(way->source), multicast = ip_addr_is_multicast(way->destination);
+	uint16_t pkey = 0;
 	int err = 0;
 
 	if (bound && subnet_find_address(subnet, way->source, &way->port))
@@ -286,14 +325,16 @@ int subnet_find_way(void *owner, bool alone, struct net_way *way)
 		return ENOENT;		/* the kernel's routes say where it leaves */
 	memset(way->gid, 0, sizeof(way->gid));
 	if (!multicast)
-		err = way_find_gid(subnet, alone || bound, way);
+		err = way_find_gid(subnet, alone || bound, way, &pkey);
 	if (err == ENOENT && alone && ip_addr_is_localhost(way->destination))
 		return way_to_self(subnet, bound, way);
 	if (err == ENOENT && (bound || alone))
 		err = EHOSTUNREACH;
 	if (err)
 		return err;
-	return bound || way_choose(subnet, way) ? 0 : ENODEV;
+	if (bound && !multicast && own_pkey(subnet, way->source) != pkey)
+		return EHOSTUNREACH;
+	return bound || way_choose(subnet, pkey, way) ? 0 : pkey ? EHOSTUNREACH : ENODEV;
 }
 
 /* ---- services ---- */
@@ -401,7 +442,7 @@ void subnet_describe(void *owner, char *text, size_t bytes)
 	lock_acquire(&subnet->lock);
 	for (unsigned i = 0; i < subnet->end_count && used < bytes; i++) {
 		const struct ctl_port *now = &subnet->end[i].now;
-		const uint8_t *ip = own_ip(subnet, subnet->end[i].port);
+		const uint8_t *ip = own_ip(subnet, subnet->end[i].port, 0);
 		bool ipv4 = ip && ip_addr_is_ipv4(ip);
 		char name[INET6_ADDRSTRLEN] = "no address";
 

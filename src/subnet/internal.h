@@ -36,7 +36,7 @@ struct subnet_group {
 };
 
 struct subnet_address {
-	uint16_t port;
+	uint16_t port, pkey; /* pkey 0: of the port's first */
 	uint8_t ip[16];
 };
 

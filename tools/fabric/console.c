@@ -168,6 +168,8 @@ static void show_addresses(const struct room *room, uint32_t node, uint32_t port
 
 		fprintf(out, ", %s", inet_ntop(ipv4 ? AF_INET : AF_INET6, ip + (ipv4 ? 12 : 0), text,
 					       sizeof(text)));
+		if (fabric_ip_pkey(room->fabric, ip))
+			fprintf(out, "@0x%04x", fabric_ip_pkey(room->fabric, ip));
 	}
 }
 

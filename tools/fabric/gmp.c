@@ -515,13 +515,15 @@ void gmp_service(struct visitor *asker, uint32_t node, const struct ctl_service 
 static void neighbour_tell(struct visitor *visitor, uint32_t node, const struct ctl_port *port,
 			   const uint8_t ip[16])
 {
-	struct ctl_neighbour one = { .hca = port->hca, .port = port->number, .lid = port->lid,
+	struct ctl_neighbour one = { .hca = port->hca, .port = port->number, .lid = (uint16_t)port->lid,
 				     .state = port->state };
 
 	room_host_name(visitor->room, node, one.node);
 	memcpy(one.gid, port->gid[0], sizeof(one.gid));
-	if (ip)
+	if (ip) {
 		memcpy(one.ip, ip, sizeof(one.ip));
+		one.pkey = fabric_ip_pkey(visitor->room->fabric, ip);
+	}
 	visitor_answer(visitor, CTL_NEIGHBOUR, 0, 0, &one, sizeof(one));
 }
 

@@ -47,8 +47,9 @@ static const char *explain_reason(int err)
 	case ENETUNREACH:
 	case EHOSTUNREACH:
 		if (by_fabric)
-			return "no port of the fabric has this address: it is given in the fabric's file: "
-			       "host \"NAME\" ip=ADDRESS; without that hosts have 127.77.0.1, 127.77.0.2 and "
+			return "no port of the fabric has this address, or this host has none in its "
+			       "partition: they are given in the fabric's file: host \"NAME\" ip=ADDRESS, "
+			       "ip=ADDRESS@PKEY; without that hosts have 127.77.0.1, 127.77.0.2 and "
 			       "so on (verbatim fabric --say show)";
 		return "there is no route to it (see 'ip route get ADDRESS')";
 	case ETIMEDOUT:

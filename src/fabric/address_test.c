@@ -128,7 +128,8 @@ static void the_file_gives_others(void **unused)
 static void what_is_no_address_is_refused(void **unused)
 {
 	static const char *const wrong[] = {
-		"host \"host1\" ip=10.0.0.1@\n", "host \"host1\" ip=10.0.0.1@0\n", "host \"host1\" ip=10.0.0.1@0x8000\n",
+		"host \"host1\" ip=10.0.0.1@\n", "host \"host1\" ip=10.0.0.1@0\n",
+		"host \"host1\" ip=10.0.0.1@0x8000\n",
 		"host \"host1\" ip=10.0.0.1@x\n", "host \"host1\" ip=10.0.0.1@0x10001\n", "host \"host1\" ip=@1\n",
 		"host \"host1\" ip=10.0.0\n", "host \"host1\" ip=224.0.0.1\n", "host \"host1\" ip=0.0.0.0\n",
 		"host \"host1\" ip=ff02::1\n", "host \"host1\" ip=10.0.0.1,\n", "host \"sw1\" ip=10.0.0.1\n",

@@ -321,10 +321,11 @@ bool fabric_gid(const struct fabric *fabric, uint32_t node, uint32_t port, unsig
 bool fabric_ip(const struct fabric *fabric, uint32_t node, uint32_t port, unsigned index,
 	       uint8_t ip[16]);
 /*
- * In the partition @pkey, as that of an IPoIB child interface; 0: the port's first. 0; EINVAL: no such port, or of a
- * switch; EEXIST: a port has it; ENOMEM.
+ * In the partition @pkey, as that of an IPoIB child interface; 0: the port's first. 0; EINVAL: no such
+ * port, or of a switch; EEXIST: a port has it; ENOMEM.
  */
-int fabric_add_ip(struct fabric *fabric, uint32_t node, uint32_t port, const uint8_t ip[16], uint16_t pkey);
+int fabric_add_ip(struct fabric *fabric, uint32_t node, uint32_t port, const uint8_t ip[16],
+		  uint16_t pkey);
 /* The partition that the address was given in; 0. */
 uint16_t fabric_ip_pkey(const struct fabric *fabric, const uint8_t ip[16]);
 /* The node and port that have this address, or this GID. FABRIC_NONE: none. */

@@ -96,10 +96,10 @@ void file_plant_addresses(struct reader *reader, const struct draft *draft, unsi
 
 		if (key)
 			*key = '\0';
-		planted.pkey = pkey ? (uint16_t)(pkey | 0x8000) : 0;	/* full or not: as the port's table says */
+		planted.pkey = pkey ? (uint16_t)(pkey | 0x8000) : 0;
 		if (key && (end == key + 1 || *end || pkey > 0xffff || !(pkey & 0x7fff))) {
-			COMPLAIN(reader, "ip=%.46s@%.8s: behind the @ stands the P_Key of its partition, 0x8001", one,
-				 key + 1);
+			COMPLAIN(reader, "ip=%.46s@%.8s: behind the @ stands the P_Key of its partition, 0x8001",
+				 one, key + 1);
 			return;
 		}
 		if (!plant_read_ip(one, planted.ip)) {

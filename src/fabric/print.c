@@ -125,8 +125,8 @@ static void print_own_lines(const struct fabric *fabric, const struct fabric_nod
 		char text[INET6_ADDRSTRLEN];
 
 		if (&fabric->node[fabric->ip[i].node] == node)
-			fprintf(out, fabric->ip[i].pkey ? "port \"%s\"[%u] ip=%s@0x%04x\n" : "port \"%s\"[%u] ip=%s\n",
-				node->id, fabric->ip[i].port,
+			fprintf(out, fabric->ip[i].pkey ? "port \"%s\"[%u] ip=%s@0x%04x\n"
+						       : "port \"%s\"[%u] ip=%s\n", node->id, fabric->ip[i].port,
 				inet_ntop(ipv4 ? AF_INET : AF_INET6, ip + (ipv4 ? 12 : 0), text,
 					  sizeof(text)), fabric->ip[i].pkey);
 	}

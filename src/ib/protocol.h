@@ -149,7 +149,7 @@ struct ctl_neighbour {
 	char node[CTL_NODE_MAX];
 	uint32_t hca, port;		/* of the node */
 	uint8_t ip[16], gid[16];	/* ip: zero if it has none */
-	uint16_t lid, pkey;		/* lid: now; pkey: of the partition that the address is in; 0: none is named */
+	uint16_t lid, pkey;		/* lid: now; pkey: of the address; 0: it has none of its own */
 	uint32_t state;			/* now */
 };
 

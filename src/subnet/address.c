@@ -230,7 +230,7 @@ bool subnet_look(void *owner, uint16_t port, struct net_ib_port *look)
 
 /* ---- the way to an address ---- */
 
-/* An address in the partition of the other end's: to others there is no way, as from one IPoIB interface to another. */
+/* An address in the partition of the other end's: to others there is no way, as between IPoIB interfaces. */
 static bool way_choose(struct subnet *subnet, uint16_t pkey, struct net_way *way)
 {
 	const struct subnet_end *end;

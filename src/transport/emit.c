@@ -40,6 +40,7 @@ void transmit_packet(struct transmit *transmit, struct packet *packet, const str
 {
 	struct tx_batch *batch = transmit->batch;
 	struct tx_packet *entry = &batch->packet[batch->count];
+	struct qp *qp = transmit->call->qp;
 	uint8_t *start = batch->data + batch->used;
 	size_t pad = packet_pad(packet->payload_bytes);
 	size_t bytes;
@@ -59,8 +60,9 @@ void transmit_packet(struct transmit *transmit, struct packet *packet, const str
 	batch->used += bytes + ICRC_BYTES;
 	batch->count++;
 	transmit->budget--;
-	if (__builtin_expect(transmit->call->qp->requester.pace.kbps != 0, 0))
-		pace_sent(&transmit->call->qp->requester.pace, (uint32_t)bytes + ICRC_BYTES + PACE_LINK_BYTES +
+	lock_assert_held(&qp->lock);
+	if (__builtin_expect(qp->requester.pace.kbps != 0, 0))
+		pace_sent(&qp->requester.pace, (uint32_t)bytes + ICRC_BYTES + PACE_LINK_BYTES +
 			  (route_has_grh(route) ? ROUTE_GRH_BYTES : 0), transmit->call->now_ns);
 }
 

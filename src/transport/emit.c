@@ -60,7 +60,7 @@ void transmit_packet(struct transmit *transmit, struct packet *packet, const str
 	batch->used += bytes + ICRC_BYTES;
 	batch->count++;
 	transmit->budget--;
-	lock_assert_held(&qp->lock);
+	lock_alias(&qp->lock);
 	if (__builtin_expect(qp->requester.pace.kbps != 0, 0))
 		pace_sent(&qp->requester.pace, (uint32_t)bytes + ICRC_BYTES + PACE_LINK_BYTES +
 			  (route_has_grh(route) ? ROUTE_GRH_BYTES : 0), transmit->call->now_ns);

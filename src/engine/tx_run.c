@@ -53,31 +53,18 @@ struct tx_batch *tx_batch_new(void)
 	return batch;
 }
 
-static void send_batch(struct engine *engine, struct qp *qp, struct tx_batch *batch)
+/* What was written, and what the caller has to apply, without the lock of @qp. */
+static void packets_leave(struct engine *engine, struct qp *qp, struct tx_batch *batch, struct effects *effects)
+	REQUIRES(qp->lock)
 {
+	lock_release(&qp->lock);
 	if (batch->count && qp->ethernet)
 		steer_send(engine, qp->ethernet, batch);
 	else if (batch->count && engine->injection)
 		injection_send(engine, qp, batch);
 	else if (batch->count)
 		tx_send(engine, batch);
-}
-
-/*
- * An ACK that is owed for a packet leaves before a message through memory does: the peer may take the message for
- * proof that its own has arrived (tgt does), and finds that completed first, as with an adapter.
- */
-static void answer_first(struct engine *engine, struct qp *qp, struct tx_batch *batch) REQUIRES(qp->lock)
-{
-	struct effects effects;
-
-	if (!transport_answer_is_due(qp) || !tx_is_through_memory(engine, qp) || !transport_message_next(qp))
-		return;
-	effects_init(&effects);
-	transport_answer(qp, clock_now_ns(), RUN_QUANTUM, batch, &effects);
-	lock_release(&qp->lock);
-	send_batch(engine, qp, batch);
-	effects_apply(&effects);
+	effects_apply(effects);
 	engine_after_unlock(engine);
 	lock_acquire(&qp->lock);
 }
@@ -94,15 +81,19 @@ static bool run_rounds(struct engine *engine, struct qp *qp, struct tx_batch *ba
 
 	do {
 		qp->tx_again = false;
-		answer_first(engine, qp, batch);
+		/*
+		 * An ACK that is owed for a packet leaves before a message through memory does: the peer may take
+		 * the message for proof that its own has arrived (tgt does), and finds that completed first, as
+		 * with an adapter.
+		 */
+		if (transport_answer_is_due(qp) && tx_is_through_memory(engine, qp) && transport_message_next(qp)) {
+			transport_answer(qp, clock_now_ns(), RUN_QUANTUM, batch, effects);
+			packets_leave(engine, qp, batch, effects);
+		}
 		local_run(&engine->local, qp, effects);
 		more = transport_transmit(qp, clock_now_ns(), RUN_QUANTUM, batch, effects);
 		timers_arm(engine, qp);
-		lock_release(&qp->lock);
-		send_batch(engine, qp, batch);
-		effects_apply(effects);
-		engine_after_unlock(engine);
-		lock_acquire(&qp->lock);
+		packets_leave(engine, qp, batch, effects);
 	} while ((more && ++round < RUN_ROUNDS) || qp->tx_again);
 	return more;
 }

@@ -133,12 +133,7 @@ int cm_do_answer_dreq(struct cm_connection *connection, struct cm_details *detai
 
 int cm_do_refuse_path(struct cm_connection *connection, struct cm_details *details)
 {
-	struct cm_message message;
-
-	cm_begin(connection, CM_MESSAGE_APR, &message);
-	message.transaction_id = details->message->transaction_id;
-	message.apr.status = CM_APR_UNSUPPORTED;
-	cm_send(connection, &message);
+	cm_reply_apr(connection->protocol, details, CM_APR_UNSUPPORTED);
 	return 0;
 }
 

@@ -254,6 +254,8 @@ void cm_send_plain(struct cm_connection *connection, enum cm_message_kind kind);
 void cm_reply_reject(struct cm_protocol *protocol, const struct cm_details *details,
 		     enum cm_about about, uint16_t reason, const void *info, uint8_t info_bytes);
 void cm_reply_drep(struct cm_protocol *protocol, const struct cm_details *details);
+/* To a LAP: enum cm_apr. */
+void cm_reply_apr(struct cm_protocol *protocol, const struct cm_details *details, uint8_t status);
 void cm_reply_sidr(struct cm_protocol *protocol, const struct cm_details *details, uint8_t status);
 
 void cm_count(const struct cm_protocol *protocol, enum counter counter);

@@ -105,6 +105,8 @@ static void answer_unknown(struct cm_protocol *protocol, struct cm_details *deta
 		cm_reply_reject(protocol, details, CM_ABOUT_REP, CM_REJECT_INVALID_COMM_ID, NULL, 0);
 	else if (details->message->kind == CM_MESSAGE_DREQ)
 		cm_reply_drep(protocol, details);
+	else if (details->message->kind == CM_MESSAGE_LAP)
+		cm_reply_apr(protocol, details, CM_APR_INVALID_COMM_INSTANCE);
 }
 
 static void protocol_deliver(struct cm_protocol *protocol, struct cm_details *details)

@@ -248,6 +248,7 @@ static void messages_for_unknown_ids_only_count(void **unused)
 	}
 	desk_expect(desk, CM_MESSAGE_REJ);	/* of the REP */
 	desk_expect(desk, CM_MESSAGE_DREP);
+	assert_int_equal(desk_expect(desk, CM_MESSAGE_APR)->apr.status, CM_APR_INVALID_COMM_INSTANCE);
 	assert_int_equal(desk->counts[COUNTER_CM_UNKNOWN_ID], CM_MESSAGE_KINDS - 2);
 	assert_int_equal(desk->protocol->count, 0);
 	assert_int_equal(cm_deadline(desk->protocol), TIME_NEVER);

@@ -148,6 +148,19 @@ void cm_reply_drep(struct cm_protocol *protocol, const struct cm_details *detail
 	send_to(protocol, details->from, &message);
 }
 
+void cm_reply_apr(struct cm_protocol *protocol, const struct cm_details *details, uint8_t status)
+{
+	struct cm_message message = {
+		.kind = CM_MESSAGE_APR,
+		.transaction_id = details->message->transaction_id,
+	};
+
+	message.apr.local_comm_id = details->message->lap.remote_comm_id;
+	message.apr.remote_comm_id = details->message->lap.local_comm_id;
+	message.apr.status = status;
+	send_to(protocol, details->from, &message);
+}
+
 void cm_reply_sidr(struct cm_protocol *protocol, const struct cm_details *details, uint8_t status)
 {
 	struct cm_message message = {

@@ -180,15 +180,22 @@ void channel_under_wait(void)
 		pthread_join(thread, NULL);
 }
 
+/* Each offers its core in some of so many, and the other one polls meanwhile. */
+#define POLLS_ENOUGH 10000
+
 static pthread_mutex_t polling = PTHREAD_MUTEX_INITIALIZER;
-static atomic_bool over;
+static atomic_uint polling_threads;
 
 static void *poll_often(void *of)
 {
 	struct ibv_cq *cq = of;
 	struct ibv_wc wc;
+	int polls = 0;
 
-	while (!atomic_load(&over)) {
+	/* Until both have. */
+	while (atomic_load(&polling_threads)) {
+		if (polls++ == POLLS_ENOUGH)
+			atomic_fetch_sub(&polling_threads, 1);
 		if (!wrong)
 			pthread_mutex_lock(&polling);
 		ibv_poll_cq(cq, 1, &wc);
@@ -211,11 +218,10 @@ void one_thread_cq(void)
 	pthread_t threads[2];
 
 	must(cq != NULL, "ibv_create_cq_ex");
+	atomic_store(&polling_threads, 2);
 	for (int i = 0; i < 2; i++)
 		must(!pthread_create(&threads[i], NULL, poll_often, ibv_cq_ex_to_cq(cq)),
 		     "pthread_create");
-	usleep(100000);
-	atomic_store(&over, true);
 	for (int i = 0; i < 2; i++)
 		must(!pthread_join(threads[i], NULL), "pthread_join");
 	must(!ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), "ibv_destroy_cq");

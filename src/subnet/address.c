@@ -17,8 +17,6 @@
 #include "net/net.h"
 #include "subnet/internal.h"
 
-#define PKEY_PARTITION	0x7fffu /* the rest says whether it is of a full member */
-
 /* ---- questions ---- */
 
 struct address_answer {
@@ -89,23 +87,15 @@ static void own_learn(struct subnet *subnet)
 
 /* ---- ports ---- */
 
-/* In the partition @pkey, as its table has it, full or limited; 0: that of the table's first row. */
+/* In the partition @pkey; 0: that of its table's first row. If it is a full member, the table says. */
 static void end_fill(const struct subnet *subnet, const struct subnet_end *end, uint16_t pkey,
 		     const uint8_t address[16], struct net_gid *found) REQUIRES(subnet->lock)
 {
 	const struct ctl_port *now = &end->now;
 
-	if (!pkey)
-		pkey = now->pkey[0];
-	for (unsigned i = 0; i < now->pkeys; i++)
-		if (!((now->pkey[i] ^ pkey) & PKEY_PARTITION)) {
-			pkey = now->pkey[i];
-			break;
-		}
-
 	*found = (struct net_gid){ .guid = htobe64(now->node_guid), .port = (uint8_t)now->number,
 				   .active_mtu = (enum ibv_mtu)now->mtu_active,
-				   .pkey = pkey, .link = ROUTE_IB, .ib_port = end->port };
+				   .pkey = pkey ? pkey : now->pkey[0], .link = ROUTE_IB, .ib_port = end->port };
 	snprintf(found->device, sizeof(found->device), "%s", now->device);
 	memcpy(found->gid.raw, now->gid[0], sizeof(found->gid.raw));
 	memcpy(found->address, address, sizeof(found->address));
@@ -264,12 +254,16 @@ static int way_find_gid(struct subnet *subnet, bool alone, struct net_way *way, 
 	struct address_answer *answer = malloc(sizeof(*answer));
 	int err = answer ? address_ask(subnet, way->destination, answer) : ENOMEM;
 
-	if (!err && answer->count)
-		memcpy(way->gid, answer->one[0].gid, sizeof(way->gid)), *pkey = answer->one[0].pkey;
-	else if (!err && way->by_gid && alone)
+	if (!err && answer->count) {
+		memcpy(way->gid, answer->one[0].gid, sizeof(way->gid));
+		/* Asked for a GID, it is that of another address of the port. */
+		if (!memcmp(answer->one[0].ip, way->destination, sizeof(answer->one[0].ip)))
+			*pkey = answer->one[0].pkey;
+	} else if (!err && way->by_gid && alone) {
 		memcpy(way->gid, way->destination, sizeof(way->gid));
-	else if (!err)
+	} else if (!err) {
 		err = ENOENT;
+	}
 	free(answer);
 	return err;
 }

@@ -432,11 +432,6 @@ int agents_write_buffer(struct agents_file *file, uint8_t *message, size_t bytes
 
 /* ---- to a program ---- */
 
-bool agents_mad_is_smp(const uint8_t *mad)
-{
-	return mad_class_is_smp(mad[1]);
-}
-
 void agent_receive(struct agent *agent, const struct agent_header *header, const uint8_t *mad,
 		   size_t length)
 {

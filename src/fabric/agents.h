@@ -115,7 +115,6 @@ bool agents_deliver_train(struct agents *agents, uint32_t node, uint32_t port,
 
 uint64_t agents_deadline_us(const struct agents *agents);	/* FABRIC_NEVER: nothing waits */
 void agents_timer(struct agents *agents, uint64_t now_us);
-bool agents_mad_is_smp(const uint8_t *mad);		/* of QP0 */
 void agents_statistics(const struct agents *agents, struct agents_statistics *statistics);
 
 /* Is @class one of those that have RMPP? Where the data of its MADs begin. */

@@ -31,16 +31,11 @@ void fabric_free(struct fabric *fabric)
 
 /* ---- programs ---- */
 
-static bool fabric_is_smp_class(const uint8_t *mad)
-{
-	return mad[1] == MAD_CLASS_SUBNET_LID || mad[1] == MAD_CLASS_SUBNET_DIRECTED;
-}
-
 int flight_begin(const struct fabric *fabric, uint32_t node, uint32_t port, const uint8_t mad[MAD_BYTES],
 		 const struct fabric_address *to, struct flight *flight)
 {
 	const struct fabric_port *at = fabric_port_at(fabric, node, port);
-	bool smp = fabric_is_smp_class(mad);
+	bool smp = mad_class_is_smp(mad[1]);
 
 	if (!at || (port && node_is_switch(&fabric->node[node])) || (!smp && to->qpn != 1))
 		return EINVAL;
@@ -81,7 +76,7 @@ int fabric_send(struct fabric *fabric, uint32_t node, uint32_t port, const uint8
 
 	if (err)
 		return err;
-	if (fabric_is_smp_class(mad))
+	if (mad_class_is_smp(mad[1]))
 		fabric->statistics.smps++;
 	else
 		fabric->statistics.gmps++;

@@ -39,12 +39,6 @@ struct mad_row {
 	struct mad_key key;
 };
 
-/* Directed or by LID: those of QP0. */
-static inline bool mad_class_is_smp(uint8_t class)
-{
-	return class == MAD_CLASS_SUBNET_LID || class == MAD_CLASS_SUBNET_DIRECTED;
-}
-
 static inline uint32_t mad_class_qpn(uint8_t class)
 {
 	return mad_class_is_smp(class) ? QPN_SMI : QPN_GSI;

@@ -42,6 +42,12 @@ enum smp_class {
 	MAD_CLASS_BASEBOARD = 0x05,
 };
 
+/* Directed or by LID: those of QP0. */
+static inline bool mad_class_is_smp(uint8_t class)
+{
+	return class == MAD_CLASS_SUBNET_LID || class == MAD_CLASS_SUBNET_DIRECTED;
+}
+
 enum smp_method {
 	MAD_METHOD_GET = 0x01,
 	MAD_METHOD_SET = 0x02,

@@ -26,6 +26,7 @@
 #include "fabric/rmpp.h"
 #include "ib/parcel.h"
 #include "platform/clock.h"
+#include "wire/smp.h"
 
 #define VISITOR_MESSAGES	64u		/* in one turn */
 #define DATA_BATCHES		4u		/* of packets, likewise */
@@ -166,8 +167,7 @@ void visitors_receive(void *user, const struct agent_header *header, const uint8
 		return;
 	visitor->lost++;
 	visitor->room->lost_mads++;
-	fabric_count_dropped(visitor->room->fabric, visitor->at, visitor->port,
-			     agents_mad_is_smp(mad));
+	fabric_count_dropped(visitor->room->fabric, visitor->at, visitor->port, mad_class_is_smp(mad[1]));
 	if (visitor->told)
 		return;
 	visitor->told = true;

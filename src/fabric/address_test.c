@@ -125,6 +125,15 @@ static void the_file_gives_others(void **unused)
 	fabric_free(fabric);
 }
 
+static unsigned lines_of(const char *text)
+{
+	unsigned lines = 0;
+
+	while ((text = strchr(text, '\n')))
+		text++, lines++;
+	return lines;
+}
+
 static void what_is_no_address_is_refused(void **unused)
 {
 	static const char *const wrong[] = {
@@ -144,6 +153,9 @@ static void what_is_no_address_is_refused(void **unused)
 		strcat(text, wrong[i]);
 		assert_null(fabric_new_from_file(text, &errors));
 		assert_int_equal(errors.count, 1);
+		assert_int_equal(errors.error[0].line, lines_of(text));
+		if (strstr(wrong[i], ".1@"))
+			assert_non_null(strstr(errors.error[0].text, "write ip=10.0.0.1@0x8001"));
 	}
 }
 

@@ -83,7 +83,7 @@ void file_plant_addresses(struct reader *reader, const struct draft *draft, unsi
 {
 	struct planted planted = { .kind = PLANT_ADDRESS, .port = port,
 				   .node = (uint32_t)(draft - reader->draft) };
-	char copy[128], *rest = copy, *one;
+	char copy[80], *rest = copy, *one;
 
 	if (draft->node.type != FABRIC_CA) {
 		COMPLAIN(reader, "\"%.64s\": ip= is of a host: a Ca or Hca", draft->node.id);
@@ -98,8 +98,8 @@ void file_plant_addresses(struct reader *reader, const struct draft *draft, unsi
 			*key = '\0';
 		planted.pkey = pkey ? (uint16_t)(pkey | 0x8000) : 0;
 		if (key && (end == key + 1 || *end || pkey > 0xffff || !(pkey & 0x7fff))) {
-			COMPLAIN(reader, "ip=%.46s@%.8s: behind the @ stands the P_Key of its partition, 0x8001",
-				 one, key + 1);
+			COMPLAIN(reader, "ip=%.46s@%.8s: \"%.8s\" is no P_Key of a partition; write "
+				 "ip=10.0.0.1@0x8001", one, key + 1, key + 1);
 			return;
 		}
 		if (!plant_read_ip(one, planted.ip)) {

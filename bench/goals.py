@@ -33,7 +33,10 @@ DATAGRAM_BYTES = 20         # of UDP's payload for 2 bytes: BTH, padding, ICRC
 MTU = 1024                  # of RoCE, on an interface of 1500
 GBPS = 'Gb/s'
 SHAPED_MESSAGES = 4000      # of 64 KiB in two seconds, 130 MB/s: more than the link takes
-MARKS_FROM = '44 mbytes/second'
+SHAPED_MBIT = 400
+FRAME = MTU + 58            # bytes as tbf counts them: Ethernet, IPv4, UDP, BTH, ICRC
+# 92 % of the link. Not in bytes: of those nft lets a second's worth by before it says that they are too many.
+MARKS_FROM = f'{SHAPED_MBIT * 1000000 // 8 * 92 // 100 // FRAME}/second burst 32 packets'
 FLOWS, FLOW_S = 8, 6        # perftest leaves out the first two seconds and the last
 
 
@@ -75,16 +78,16 @@ def pinned(topology):
 
 
 def whole_packets(topology):
-    """Batches of datagrams (GSO) are cut before they leave: a loss hits one packet, as on a cable."""
+    """Batches of datagrams (GSO) are cut before they leave: a loss or a mark hits one packet, as on a cable."""
     for namespace, link in zip(topology.namespaces, ('va', 'vb')):
         namespace.call('ip', 'link', 'set', 'dev', link, 'gso_max_segs', '1')
     return topology
 
 
 def shaped(topology):
-    """A link of 400 Mb/s with 20 ms of room in the client's direction."""
+    """A link of SHAPED_MBIT with 20 ms of room in the client's direction."""
     topology.client.namespace.call(
-        *'tc qdisc add dev vb root tbf rate 400mbit burst 64kb latency 20ms'.split())
+        *f'tc qdisc add dev vb root tbf rate {SHAPED_MBIT}mbit burst 64kb latency 20ms'.split())
     return topology
 
 
@@ -109,7 +112,7 @@ class Goals:
             place = self.bench.place
             made = {'lo': lambda: lab.loopback(place), 'veth': lambda: lab.veth(place, 1500),
                     'lossy': lambda: whole_packets(lab.veth(place, 1500)),
-                    'shaped': lambda: lab.veth(place, 1500)}[name]()
+                    'shaped': lambda: whole_packets(lab.veth(place, 1500))}[name]()
             self.stack.callback(made.close)
             if name == 'shaped':
                 shaped(made)
@@ -170,7 +173,8 @@ class Goals:
         return value
 
     def shaped(self, topology):
-        return self.udp.write_bw(topology, MTU, SHAPED_MESSAGES)
+        """ECT by the program's traffic class, or packets would be only from the first loss on."""
+        return self.udp.write_bw(topology, MTU, SHAPED_MESSAGES, '--tclass=2')
 
     def marked(self, topology):
         """Marked where the rate is above 92 % of the link's, as by a switch whose queue begins to fill."""

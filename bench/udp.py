@@ -86,9 +86,10 @@ class Udp:
     def round_trip(self, topology, count, *options):
         return 2 * self.bare(topology, count, *options)
 
-    def write_bw(self, topology, mtu, in_two_seconds=20000):
+    def write_bw(self, topology, mtu, in_two_seconds=20000, more=''):
         count = self.count(in_two_seconds)
-        text = self.bench.pair(topology, f'ib_write_bw -F -s {BANDWIDTH_BYTES} -m {mtu} -n {count}').client.text
+        command = f'ib_write_bw -F -s {BANDWIDTH_BYTES} -m {mtu} -n {count} {more}'
+        text = self.bench.pair(topology, command).client.text
         return number(rf'^ *{BANDWIDTH_BYTES} +\d+ +[\d.]+ +([\d.]+)', text, 'ib_write_bw') * MIB / 1e6
 
     def write_cpu(self, topology, mtu):

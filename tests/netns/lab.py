@@ -307,9 +307,8 @@ class Topology:
             raise Skip(f'nftables cannot do that at random here: {why}')
 
         def counted():
-            words = ' '.join(n.call('nft', 'list table inet loss')
-                             for n in self.namespaces).split()
-            return sum(int(words[i + 1]) for i, w in enumerate(words) if w == 'packets')
+            listed = ' '.join(n.call('nft', 'list table inet loss') for n in self.namespaces)
+            return sum(int(packets) for packets in re.findall(r'counter packets (\d+)', listed))
         try:
             yield counted
         finally:

@@ -47,32 +47,20 @@ def public(listed):
     return found
 
 
-def build_program(scratch, compiler, library, found):
-    """In place of what build() made. Its calls are in a function that nobody calls, to be bound at the start."""
-    script = os.path.join(scratch, 'stub.map')
-    with open(script, 'w', encoding='ascii') as file:
-        for version, names in found.items():
-            file.write('%s { global: %s; };\n' % (version, '; '.join(sorted(names))))
-    names = sorted(set.union(*found.values()))
-    compile_to(scratch, compiler, 'libstub.so', stub(names), '-shared', '-fPIC', '-Wl,-soname,' + library,
-               '-Wl,--version-script=' + script)
-    calls = ''.join('extern int %s();\n' % name for name in names)
-    calls += 'void never(void)\n{\n%s}\n' % ''.join('\t%s();\n' % name for name in names)
-    compile_to(scratch, compiler, 'program', calls + 'int main(void) { return 0; }\n', '-fno-builtin',
-               os.path.join(scratch, 'libstub.so'))
-
-
 def stub(names):
     return ''.join('char %s;\n' % name if name == DATA else 'int %s(void) { return 0; }\n' % name
                    for name in sorted(names))
 
 
+def calls(functions):
+    """In a function that nobody calls: bound when it is loaded, or never."""
+    return (''.join('extern int %s();\n' % name for name in functions) +
+            'void never(void)\n{\n%s}\n' % ''.join('\t%s();\n' % name for name in functions))
+
+
 def vendor(names, number):
-    """Calls each function, in a function that nobody calls: bound when it is loaded, or never."""
-    functions = sorted(names - {DATA})
-    text = ''.join('extern int %s();\n' % name for name in functions)
+    text = calls(sorted(names - {DATA}))
     text += 'extern char %s;\nint (*sink)(), data;\n' % DATA
-    text += 'void never(void)\n{\n%s}\n' % ''.join('\t%s();\n' % name for name in functions)
     text += 'void *address(void) { return &%s; }\n' % DATA
     text += ('__attribute__((constructor)) static void load(void) { verbs_register_driver_%s(0); data = %s; }\n'
              % (number, DATA))
@@ -89,17 +77,29 @@ def compile_to(scratch, compiler, name, text, *options):
                    check=True, timeout=300)
 
 
-def build(scratch, compiler, names, number):
+def build_stub(scratch, compiler, library, found):
+    """What is linked to, in place of the library: {version: {symbols}}."""
     script = os.path.join(scratch, 'stub.map')
     with open(script, 'w', encoding='ascii') as file:
-        file.write('IBVERBS_PRIVATE_%s { global: %s; local: *; };\n' % (number, '; '.join(sorted(names))))
-    shared = ['-shared', '-fPIC']
-    compile_to(scratch, compiler, 'libstub.so', stub(names), *shared, '-Wl,-soname,libibverbs.so.1',
-               '-Wl,--version-script=' + script)
-    compile_to(scratch, compiler, 'libvendor.so', vendor(names, number), *shared,
-               os.path.join(scratch, 'libstub.so'), '-Wl,-z,lazy')
+        for version, names in found.items():
+            file.write('%s { global: %s; };\n' % (version, '; '.join(sorted(names))))
+    compile_to(scratch, compiler, 'libstub.so', stub(set.union(*found.values())), '-shared', '-fPIC',
+               '-Wl,-soname,' + library, '-Wl,--version-script=' + script)
+    return os.path.join(scratch, 'libstub.so')
+
+
+def build(scratch, compiler, names, number):
+    linked = build_stub(scratch, compiler, 'libibverbs.so.1', {'IBVERBS_PRIVATE_' + number: names})
+    compile_to(scratch, compiler, 'libvendor.so', vendor(names, number), '-shared', '-fPIC', linked, '-Wl,-z,lazy')
     compile_to(scratch, compiler, 'program', PROGRAM, os.path.join(scratch, 'libvendor.so'),
                '-Wl,-rpath,' + scratch, '-Wl,--allow-shlib-undefined')
+
+
+def build_program(scratch, compiler, library, found):
+    """In place of what build() made."""
+    linked = build_stub(scratch, compiler, library, found)
+    text = calls(sorted(set.union(*found.values()))) + 'int main(void) { return 0; }\n'
+    compile_to(scratch, compiler, 'program', text, '-fno-builtin', linked)
 
 
 def start(scratch, libraries):

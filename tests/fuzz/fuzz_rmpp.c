@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Fuzz target: both ends of a long message, to which come segments, ACKs, STOPs and ABORTs of any
- * kind and in any order: 11 bytes each. Memory stays in bounds (ASan), a message has the length that
- * its segments gave, and a sender sends nothing beyond its window.
+ * kind and in any order: 12 bytes each. By bits of the last of them the sender's own segments come to the
+ * receiver, too, one by one or as trains, and its answers go back. Memory stays in bounds (ASan), a message
+ * has the length that its segments gave, a sender sends nothing beyond its window, and a train leaves the
+ * receiver where it owes no answer, and the next segment has not come.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,31 +25,58 @@ static uint32_t small_or_any(struct input *input)
 	return kind < 0xf0 ? low + (kind & 1) * 64 : low << 24 | (uint32_t)kind << 8 | low;
 }
 
-static void receive(struct rmpp_receiver *receiver, const uint8_t *mad)
+static enum rmpp_result receive(struct rmpp_receiver *receiver, const uint8_t *mad, uint8_t answer[MAD_BYTES])
 {
-	uint8_t answer[MAD_BYTES];
+	uint8_t copy[MAD_BYTES];
 	bool before = receiver->complete;
 	enum rmpp_result result = rmpp_receive_input(receiver, mad, answer);
 	size_t bytes;
 
 	if (result != RMPP_COMPLETE)
-		return;
+		return result;
 	bytes = rmpp_receive_bytes(receiver);
 	if (before || bytes < receiver->offset || bytes > receiver->room)
 		abort();
 	for (size_t i = 0; i < bytes; i += 64)		/* ASan looks */
-		answer[i % MAD_BYTES] ^= receiver->message[i];
+		copy[i % MAD_BYTES] ^= receiver->message[i];
 	rmpp_receive_end(receiver);
+	return result;
 }
 
-static void send_more(struct rmpp_sender *sender)
+static void send_train(struct rmpp_sender *sender, struct rmpp_receiver *receiver, unsigned most)
 {
-	uint8_t mad[MAD_BYTES];
+	struct rmpp_train train;
+	size_t room;
 
-	while (rmpp_send_next(sender, mad))
+	if (!rmpp_send_train(sender, most, &train))
+		return;
+	room = rmpp_receive_train_room(receiver, &train);
+	if (!room || !rmpp_receive_train(receiver, &train))
+		return;
+	rmpp_send_departed(sender, &train);
+	if (receiver->complete || receiver->room != room || receiver->received != sender->sent ||
+	    receiver->received >= receiver->window || sender->sent >= sender->window ||
+	    sender->sent >= sender->segments ||
+	    receiver->ahead >> (receiver->window - receiver->received - 1) & 1)		/* the next one is there */
+		abort();
+}
+
+/* @how: to the receiver, as trains, and how many. */
+static void send_more(struct rmpp_sender *sender, struct rmpp_receiver *receiver, uint8_t how)
+{
+	uint8_t mad[MAD_BYTES], answer[MAD_BYTES], more[MAD_BYTES];
+
+	for (unsigned left = how & 0x3f; left; left--) {
+		if ((how & 0xc0) == 0xc0)
+			send_train(sender, receiver, how & 0x3f);
+		if (!rmpp_send_next(sender, mad))
+			return;
 		if (get_be32(mad + RMPP_SEGMENT) > sender->window ||
 		    get_be32(mad + RMPP_SEGMENT) > sender->segments)
 			abort();
+		if (how & 0x80 && receive(receiver, mad, answer) != RMPP_NOTHING)
+			rmpp_send_input(sender, answer, more);
+	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
@@ -62,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
 
 	rmpp_send_begin(&sender, message, bytes, offset);
 	rmpp_receive_begin(&receiver, offset);
-	send_more(&sender);
+	send_more(&sender, &receiver, next8(&input));
 	while (input.left) {
 		uint8_t mad[MAD_BYTES] = { 1, 3, 2, 0x92 }, answer[MAD_BYTES];
 		uint8_t what = next8(&input), odd = next8(&input);
@@ -76,10 +105,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
 		if (what & 0x20)
 			rmpp_send_again(&sender);
 		if (mad[RMPP_TYPE] == RMPP_DATA)
-			receive(&receiver, mad);
+			receive(&receiver, mad, answer);
 		else
 			rmpp_send_input(&sender, mad, answer);
-		send_more(&sender);
+		send_more(&sender, &receiver, next8(&input));
 		if (sender.acknowledged > sender.segments)
 			abort();
 	}

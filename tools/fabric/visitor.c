@@ -413,7 +413,7 @@ static void visitor_question(struct visitor *visitor, uint8_t *data, size_t byte
 	struct ctl_service service;
 	struct ctl_route route;
 	struct ctl_head head;
-	char text[128];
+	char text[160];
 	uint32_t host;
 
 	if (bytes < sizeof(head))
@@ -425,8 +425,8 @@ static void visitor_question(struct visitor *visitor, uint8_t *data, size_t byte
 		return visitor_leave(visitor);
 	if (head.version != CTL_VERSION) {
 		snprintf(text, sizeof(text),
-			 "the fabric speaks version %u, and not %u: end it, and start that of this "
-			 "Verbatim",
+			 "the fabric is of another Verbatim (it speaks version %u, and not %u): end it, and start "
+			 "it with the verbatim fabric of this one",
 			 CTL_VERSION, head.version);
 		return visitor_end(visitor, EPROTO, 0, text);
 	}

@@ -193,30 +193,33 @@ static void cq_make_progress(struct cq *cq)
 	errno = before;
 }
 
+/* A poll found nothing: is the core offered to others? */
+static bool cq_yield_is_due(struct cq *cq)
+{
+	return policy_yield_is_due(count_poll(&cq->empty_polls),
+				   atomic_load_explicit(&cq->yield_every, memory_order_relaxed));
+}
+
 /*
- * True: look again. A core that was offered comes back after a time slice of others, and what arrived in it
- * is to be found by this poll: who hears of the connection's end behind an empty poll may throw the QP away.
+ * Then the CQ is looked at again. A core that somebody took comes back after a time slice, and what arrived in
+ * it is to be found by this poll: who hears of the connection's end behind an empty one may throw the QP away.
  */
-static bool found_nothing(struct cq *cq)
+static void cq_offer_core(struct cq *cq)
 {
 	uint32_t every = atomic_load_explicit(&cq->yield_every, memory_order_relaxed);
-	uint32_t empty = count_poll(&cq->empty_polls);
-	uint64_t begin_ns;
-	int before;
+	uint32_t empty = atomic_load_explicit(&cq->empty_polls, memory_order_relaxed);
+	uint64_t taken_ns;
+	int before = errno;
 
-	if (!policy_yield_is_due(empty, every))
-		return false;
-	before = errno;
 	if (explaining())
 		cq_explain_empty(cq, policy_yield_is_first(empty, every));
-	begin_ns = clock_now_ns();
+	taken_ns = clock_now_ns();
 	thread_yield();
-	every = policy_yielded(every, clock_now_ns() - begin_ns);
-	atomic_store_explicit(&cq->yield_every, every, memory_order_relaxed);
+	taken_ns = clock_now_ns() - taken_ns;
+	atomic_store_explicit(&cq->yield_every, policy_yielded(every, taken_ns), memory_order_relaxed);
 	errno = before;
-	if (cq_is_empty(cq))
+	if (policy_core_was_taken(taken_ns) && cq_is_empty(cq))
 		cq_make_progress(cq);
-	return true;
 }
 
 /*
@@ -255,8 +258,10 @@ int hca_poll_cq(struct cq *cq, int count, struct ibv_wc *wc)
 	if (!before_poll(cq))
 		return -1;
 	got = cq_take(cq, count, wc);
-	if (!got && found_nothing(cq))
+	if (!got && cq_yield_is_due(cq)) {
+		cq_offer_core(cq);
 		got = cq_take(cq, count, wc);
+	}
 	if (got)
 		atomic_store_explicit(&cq->empty_polls, 0, memory_order_relaxed);
 	return got;
@@ -269,8 +274,10 @@ int hca_poll_cq_one(struct cq *cq, struct completion *completion)
 	if (!before_poll(cq))
 		return 0;
 	got = cq_take_one(cq, completion);
-	if (!got && found_nothing(cq))
+	if (!got && cq_yield_is_due(cq)) {
+		cq_offer_core(cq);
 		got = cq_take_one(cq, completion);
+	}
 	if (got)
 		atomic_store_explicit(&cq->empty_polls, 0, memory_order_relaxed);
 	return got;

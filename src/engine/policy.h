@@ -211,13 +211,19 @@ static inline bool policy_yield_is_first(uint32_t empty, uint32_t every)
 	return empty <= every;
 }
 
+/* A yield took so long: did anybody run in it? Then much may have arrived meanwhile. */
+static inline bool policy_core_was_taken(uint64_t taken_ns)
+{
+	return taken_ns > policy_numbers.turn_min_ns;
+}
+
 /*
  * A yield took so long: what is @every from now on? Somebody who has the core for a turn only is perhaps the
  * peer, who answers in it, and then each poll before the yield is waited for. A hog would keep the core.
  */
 static inline uint32_t policy_yielded(uint32_t every, uint64_t taken_ns)
 {
-	if (taken_ns > policy_numbers.turn_min_ns && taken_ns < policy_numbers.turn_max_ns)
+	if (policy_core_was_taken(taken_ns) && taken_ns < policy_numbers.turn_max_ns)
 		return policy_numbers.yield_soon;
 	return every * 2 < policy_numbers.yield_every ? every * 2 : policy_numbers.yield_every;
 }

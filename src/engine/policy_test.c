@@ -308,6 +308,10 @@ static void yields_come_soon_where_others_take_turns(void **state)
 	for (n = 0; n < 4; n++)
 		every = policy_yielded(every, 300);
 	assert_int_equal(every, numbers->yield_every);
+	/* A hog's slice is no turn, but what arrived in it is looked for as well. */
+	assert_false(policy_core_was_taken(300));
+	assert_true(policy_core_was_taken(10000));
+	assert_true(policy_core_was_taken(3000000));
 }
 
 static void rounds_leave_out_what_can_wait(void **state)

@@ -48,11 +48,11 @@ static void receiver_end_row(struct receiver *receiver)
 
 static void receiver_unlock(struct local *local, struct receiver *receiver)
 {
+	if (!receiver->qp)
+		return;		/* and no effects: they are of calls with its lock */
 	receiver_end_row(receiver);
-	if (receiver->qp) {
-		lock_assert_held(&receiver->qp->lock);
-		lock_release(&receiver->qp->lock);
-	}
+	lock_assert_held(&receiver->qp->lock);
+	lock_release(&receiver->qp->lock);
 	receiver->qp = NULL;
 	local->ops->defer(local->owner, &receiver->effects);
 }

@@ -2,6 +2,9 @@
 /* Sleepers and who wakes them: nobody sleeps past work, or past a deadline (sleep.h, wake.h). */
 #include "engine/fake_link_test.h"
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include "engine/sleep.h"
 #include "platform/clock.h"
 
@@ -151,6 +154,28 @@ static void the_earliest_of_what_others_asked_for_is_known(void **state)
 	assert_int_equal(sources_asked(&engine->source.all), 700);
 }
 
+/* Who asked while the thread that waits was awake rang nobody, and the worker does not look by itself. */
+static void who_stands_in_wakes_the_worker_for_what_was_asked_before_it_slept(void **state)
+{
+	struct event_queue queue;
+
+	event_queue_init(&queue, eventfd(1, EFD_CLOEXEC), NULL);	/* readable: it does not sleep for long */
+	assert_true(queue.fd >= 0);
+	atomic_store(&engine->wait.worker_until_ns, TIME_NEVER);
+	assert_int_equal(wait_progress(engine, &queue, TIME_NEVER), 0);
+	assert_false(waiter_idle_wait(&engine->waiter, false, 0));
+	fake.chore_ns = 700;
+	worker_wake_at(engine, 700);
+	assert_false(was_rung());
+	assert_int_equal(wait_progress(engine, &queue, TIME_NEVER), 0);
+	assert_true(waiter_idle_wait(&engine->waiter, false, 0));
+	fake.chore_ns = TIME_NEVER;
+	fake.has_chores = true;
+	assert_int_equal(wait_progress(engine, &queue, TIME_NEVER), 0);
+	assert_true(waiter_idle_wait(&engine->waiter, false, 0));
+	close(queue.fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -164,6 +189,7 @@ int main(void)
 		ENGINE_TEST(who_sleeps_on_is_rung_for_anything),
 		ENGINE_TEST(who_has_waited_wakes_no_worker_for_the_next_events),
 		ENGINE_TEST(the_earliest_of_what_others_asked_for_is_known),
+		ENGINE_TEST(who_stands_in_wakes_the_worker_for_what_was_asked_before_it_slept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,15 +70,21 @@ static void wait_end(void *argument)
 	pass_bell(engine);
 }
 
+/* The worker sleeps without sources and doorbell: of what it alone does it hears by us. */
+static void keep_worker_awake(struct engine *engine)
+{
+	if (sources_are_due(&engine->source.all) ||
+	    sources_asked(&engine->source.all) < atomic_load(&engine->wait.worker_until_ns))
+		waiter_wake_nap(&engine->waiter);
+}
+
 static void wait_make_progress(struct engine *engine, uint32_t ready)
 {
 	unsigned packets;
 
 	sources_woken(&engine->source.all, ready);
 	engine_progress(engine, NULL, &packets);
-	if (sources_are_due(&engine->source.all) ||
-	    sources_asked(&engine->source.all) < atomic_load(&engine->wait.worker_until_ns))
-		waiter_wake_nap(&engine->waiter);
+	keep_worker_awake(engine);
 	/* It is the worker's: we keep away a moment. If it is lost once more, we are back. */
 	if (pass_bell(engine))
 		thread_sleep_ns(PASS_NS);
@@ -93,6 +99,8 @@ static int wait_one_round(struct app_sleep *self, struct event_queue *queue, uin
 	self->asleep = true;
 	next_ns = timers_next(engine);
 	timeout_ns = sleep_begin(engine, next_ns < self->until_ns ? next_ns : self->until_ns);
+	/* Whoever asked for something before that saw us awake, and rang nobody (worker_wake_at()). */
+	keep_worker_awake(engine);
 	err = waiter_wait_progress(&engine->waiter, queue->fd, timeout_ns, self->cancel_state,
 				   ready);
 	self->asleep = false;

@@ -260,6 +260,15 @@ static bool process_loses_nothing(const struct qp *qp) REQUIRES(qp->lock)
 	return !engine->injection && tx_is_through_memory(engine, qp);
 }
 
+/*
+ * A channel by LID is between two processes of this host, one network namespace, and one user: slots of another
+ * namespace are other processes'.
+ */
+static bool process_is_here(const struct qp *qp) REQUIRES(qp->lock)
+{
+	return tx_is_through_memory(&container_of(qp->transport, struct hca, transport)->engine, qp);
+}
+
 /* Without a lock: the GUID is fixed. */
 static void process_gid_0(const struct qp *qp, uint8_t gid[16])
 {
@@ -412,6 +421,7 @@ static int process_start(struct hca **started)
 					     .recoveries = recovery_pool_new(),
 					     .peer_lost = peer_lost, .period_begins = period_begins,
 					     .loses_nothing = process_loses_nothing,
+					     .is_here = process_is_here,
 					     .default_gid = process_gid_0 };
 	if (!hca->transport.recoveries) {
 		err = ENOMEM;

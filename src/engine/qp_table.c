@@ -130,7 +130,7 @@ int engine_peer_has_port(const struct engine *engine, uint32_t slot, const char 
 static void note_dropped(struct qp *qp, uint32_t dest_qpn, const struct refusal *refusal)
 {
 	lock_acquire(&qp->lock);
-	if (qp_is(qp, QP_CONNECTED) && qp->attr.dest_qp_num == dest_qpn && qp->route.loopback)
+	if (qp_is(qp, QP_CONNECTED) && qp->attr.dest_qp_num == dest_qpn && transport_peer_is_here(qp))
 		transport_refused(qp, refusal);
 	lock_release(&qp->lock);
 }

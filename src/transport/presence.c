@@ -11,11 +11,19 @@ static bool presence_awaits_packets(const struct requester *requester)
 	return requester->una_psn != requester->next_psn;
 }
 
+/* By IP the address tells; a LID does not. */
+bool transport_peer_is_here(const struct qp *qp)
+{
+	return qp->route.loopback ||
+	       (qp->route.link == ROUTE_IB && qp->transport->is_here && qp->transport->is_here(qp));
+}
+
 bool transport_awaits_presence(const struct qp *qp, uint64_t now_ns)
 {
 	const struct requester *requester = &qp->requester;
 
-	if (!qp_is(qp, QP_RELIABLE) || !qp->route.loopback ||
+	/* One that was is, until it goes on or ends: with it ends what told that it is here. */
+	if (!qp_is(qp, QP_RELIABLE) || !(requester->loss.stopped || transport_peer_is_here(qp)) ||
 	    (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD))
 		return false;
 	return (requester->local_messages || (!requester->rnr_until_ns && presence_awaits_packets(requester))) &&

@@ -236,6 +236,40 @@ static void who_is_not_asked_for(void **state)
 	station_free(s);
 }
 
+static bool is_here;
+
+static bool fake_is_here(const struct qp *qp)
+{
+	return is_here;
+}
+
+/* Where a LID leads to, others know; and who has been found stopped is looked at until it goes on or ends. */
+static void by_lid_one_of_this_host_is_waited_for(void **state) UNCHECKED_LOCKS
+{
+	struct station *s = station_rts(IBV_QPT_RC);
+
+	s->qp.attr.retry_cnt = 0;
+	s->transport.is_here = fake_is_here;
+	is_here = true;
+	post(s, IBV_WR_SEND, 1, 8);
+	transmit(s);
+	assert_false(awaits_presence(s, timeout_of(s)));	/* by IP the address tells */
+	s->qp.route.link = ROUTE_IB;
+	is_here = false;
+	assert_false(awaits_presence(s, timeout_of(s)));
+	is_here = true;
+	assert_true(awaits_presence(s, timeout_of(s)));
+	pass_time_with(s, PRESENCE_STOPPED, 3600 * 1000 * MILLISECOND);
+	assert_int_equal(s->qp.state, IBV_QPS_RTS);
+	is_here = false;
+	pass_time_with(s, PRESENCE_STOPPED, 3600 * 1000 * MILLISECOND);
+	assert_int_equal(s->qp.state, IBV_QPS_RTS);
+	pass_time_with(s, PRESENCE_ENDED, LOSS_LOOK_NS);
+	assert_int_equal(s->qp.state, IBV_QPS_ERR);
+	expect_wc(&s->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+	station_free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -249,6 +283,7 @@ int main(void)
 		TEST(a_message_may_be_completed_before_it_is_taken),
 		TEST(one_that_is_refused_after_all_ends_the_qp),
 		TEST(who_is_not_asked_for),
+		TEST(by_lid_one_of_this_host_is_waited_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -59,7 +59,7 @@ unsigned requester_graces(struct qp *qp)
 static uint64_t ack_deadline(const struct qp *qp) REQUIRES(qp->lock)
 {
 	return loss_ack_deadline(&qp->requester.loss,
-				 qp->route.loopback ? requester_ack_timeout(qp) : longest_ack_timeout(qp));
+				 transport_peer_is_here(qp) ? requester_ack_timeout(qp) : longest_ack_timeout(qp));
 }
 
 uint64_t requester_deadline(const struct qp *qp)

@@ -64,6 +64,11 @@ struct transport {
 	void (*period_begins)(struct qp *qp, struct cq *cq);
 	/* Do packets to @qp's peer go through memory, where none is lost? The QP's lock is held. NULL: no. */
 	bool (*loses_nothing)(const struct qp *qp);
+	/*
+	 * Is the peer of @qp, to which its route leads by LID, a process of this host? The QP's lock is held.
+	 * NULL: it is not known.
+	 */
+	bool (*is_here)(const struct qp *qp);
 	/* GID 0 of the QP's device. NULL: not known. */
 	void (*default_gid)(const struct qp *qp, uint8_t gid[16]);
 };
@@ -196,6 +201,8 @@ void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
  * it is alive and does not run (stopped, frozen, or has taken nothing for a whole timeout); it has ended.
  */
 enum presence { PRESENCE_UNKNOWN, PRESENCE_RUNS, PRESENCE_SLOW, PRESENCE_STOPPED, PRESENCE_ENDED };
+/* Is its peer a process of this host, so that it is known whether that is stopped? */
+bool transport_peer_is_here(const struct qp *qp) REQUIRES(qp->lock);
 /*
  * Is the ACK timeout of @qp over, which has its peer on this host? Then call transport_presence() before
  * transport_timeout().

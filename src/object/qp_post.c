@@ -370,16 +370,31 @@ static int qp_post_one(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp-
 	return 0;
 }
 
+/* A header of the program's own goes before its data (UCX). */
+static bool copy_plain_inline(const struct qp *qp, const struct ibv_send_wr *wr, struct send_wqe *wqe)
+	REQUIRES(qp->lock)
+{
+	for (int i = 0; i < wr->num_sge; i++) {
+		const struct ibv_sge *sge = &wr->sg_list[i];
+
+		if (sge->length > qp->sq.max_inline - wqe->length ||
+		    copy_user(wqe->inline_data + wqe->length, (const void *)(uintptr_t)sge->addr, sge->length))
+			return false;
+		wqe->length += sge->length;
+	}
+	return true;
+}
+
 bool qp_post_plain(struct qp *qp, const struct ibv_send_wr *wr)
 {
 	bool is_inline = wr->send_flags & IBV_SEND_INLINE, is_write = wr->opcode == IBV_WR_RDMA_WRITE;
 	struct send_queue *sq = &qp->sq;
 	struct send_wqe *wqe;
 
-	if (wr->next || (wr->opcode != IBV_WR_SEND && !is_write) || wr->num_sge != 1 ||
-	    !wr->sg_list || !sq->max_sge ||
+	if (wr->next || (wr->opcode != IBV_WR_SEND && !is_write) || wr->num_sge < 1 ||
+	    (uint32_t)wr->num_sge > (is_inline ? sq->max_sge : 1) || !wr->sg_list || !sq->max_sge ||
 	    wr->send_flags & ~(FLAGS_PLAIN | IBV_SEND_INLINE | SEND_BUILT) ||
-	    wr->sg_list->length > (is_inline ? sq->max_inline : MESSAGE_BYTES_MAX) ||
+	    (!is_inline && wr->sg_list->length > MESSAGE_BYTES_MAX) ||
 	    wqe_slots_used(&sq->slots, sq->head) >= sq->size)
 		return false;
 	wqe = send_queue_at(sq, sq->head);
@@ -387,15 +402,15 @@ bool qp_post_plain(struct qp *qp, const struct ibv_send_wr *wr)
 	wqe->wr_id = wr->wr_id;
 	wqe->opcode = wr->opcode;
 	wqe->flags = wr->send_flags | (qp->signal_all ? IBV_SEND_SIGNALED : 0);
-	wqe->length = wr->sg_list->length;
 	if (is_write) {
 		wqe->remote_address = wr->wr.rdma.remote_addr;
 		wqe->rkey = wr->wr.rdma.rkey;
 	}
 	if (!is_inline) {
+		wqe->length = wr->sg_list->length;
 		wqe->sge_count = 1;
 		wqe->sge[0] = *wr->sg_list;
-	} else if (copy_user(wqe->inline_data, (const void *)(uintptr_t)wr->sg_list->addr, wqe->length)) {
+	} else if (!copy_plain_inline(qp, wr, wqe)) {
 		return false;
 	}
 	sq->head++;

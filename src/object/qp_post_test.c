@@ -108,9 +108,11 @@ static struct ibv_send_wr any_wr(struct fixture *f, struct ibv_sge sge[2], struc
 	static const unsigned flag[] = { 0, IBV_SEND_SIGNALED, IBV_SEND_FENCE, IBV_SEND_SOLICITED, IBV_SEND_INLINE,
 					 IBV_SEND_IP_CSUM, 1u << 20 };
 	static const uint32_t length[] = { 0, 8, 8, 8, 1u << 31, (1u << 31) + 1 };
-	struct ibv_send_wr wr = good_wr(f, opcode[random_below(random, 6)], sge);
+	struct ibv_send_wr wr;
 	bool odd = random_below(random, 3) == 0;
 
+	*next = good_wr(f, IBV_WR_SEND, sge);
+	wr = good_wr(f, opcode[random_below(random, 6)], sge);
 	wr.wr_id = test_random(random);
 	wr.send_flags = flag[random_below(random, odd ? 7 : 4)] | flag[random_below(random, 4)];
 	sge[0].length = length[random_below(random, odd ? 6 : 4)];
@@ -123,7 +125,6 @@ static struct ibv_send_wr any_wr(struct fixture *f, struct ibv_sge sge[2], struc
 	wr.imm_data = (uint32_t)test_random(random);
 	wr.wr.rdma.remote_addr = test_random(random);
 	wr.next = odd && random_below(random, 4) == 0 ? next : NULL;
-	*next = good_wr(f, IBV_WR_SEND, sge);
 	return wr;
 }
 

@@ -48,6 +48,7 @@ void lock_wake(struct lock *lock)
 void condition_init(struct condition *condition)
 {
 	atomic_store_explicit(&condition->said, 0, memory_order_relaxed);
+	condition->waiting = 0;
 }
 
 void condition_wait(struct condition *condition, struct lock *lock, uint64_t until_ns)
@@ -55,14 +56,18 @@ void condition_wait(struct condition *condition, struct lock *lock, uint64_t unt
 	struct timespec until = time_of(until_ns);
 	uint32_t said = atomic_load_explicit(&condition->said, memory_order_relaxed);
 
+	condition->waiting++;
 	lock_release(lock);
 	lock_futex(&condition->said, FUTEX_WAIT_BITSET, said,
 		   until_ns == UINT64_MAX ? NULL : &until);
 	lock_acquire(lock);
+	condition->waiting--;
 }
 
 void condition_say(struct condition *condition)
 {
+	if (!condition->waiting)
+		return;
 	atomic_fetch_add_explicit(&condition->said, 1, memory_order_relaxed);
 	lock_futex(&condition->said, FUTEX_WAKE, INT_MAX, NULL);
 }

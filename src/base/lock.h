@@ -82,6 +82,7 @@ struct condition {
 	pthread_cond_t cond;
 #else
 	_Atomic uint32_t said;		/* times so far */
+	uint32_t waiting;		/* threads, under their lock: where none waits, nobody needs to be woken */
 #endif
 };
 
@@ -90,7 +91,7 @@ struct condition {
 #define CONDITION_INITIALIZER { PTHREAD_COND_INITIALIZER }
 #else
 #define LOCK_INITIALIZER { LOCK_FREE }
-#define CONDITION_INITIALIZER { 0 }
+#define CONDITION_INITIALIZER { 0, 0 }
 #endif
 
 void condition_init(struct condition *condition);

@@ -2,7 +2,9 @@
 /* Locks and conditions: exclusion, sleeping and waking, deadlines. */
 #include "base/lock.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -143,6 +145,71 @@ static void all_hear_what_is_said(void **state)
 	assert_int_equal(turns, THREADS * 500);
 }
 
+#ifndef CHECK_HELD_LOCKS
+static _Atomic unsigned futex_calls;
+
+/* In place of the C library's, which lock.c would call. */
+long syscall(long number, ...)
+{
+	long (*real)(long, ...) = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+	long argument[6];
+	va_list arguments;
+	unsigned i;
+
+	futex_calls += number == SYS_futex;
+	va_start(arguments, number);
+	for (i = 0; i < 6; i++)
+		argument[i] = va_arg(arguments, long);
+	va_end(arguments);
+	return real(number, argument[0], argument[1], argument[2], argument[3], argument[4], argument[5]);
+}
+
+static void *wait_once(void *unused)
+{
+	lock_acquire(&lock);
+	waiting++;
+	condition_wait(&condition, &lock, UINT64_MAX);
+	waiting--;
+	lock_release(&lock);
+	return NULL;
+}
+
+static bool somebody_waits(void)
+{
+	bool waits;
+
+	lock_acquire(&lock);
+	waits = waiting;
+	lock_release(&lock);
+	return waits;
+}
+
+static void what_nobody_waits_for_costs_no_system_call(void **state)
+{
+	pthread_t thread;
+	unsigned before;
+
+	turns = waiting = 0;
+	before = futex_calls;
+	lock_acquire(&lock);
+	condition_say(&condition);
+	lock_release(&lock);
+	assert_int_equal(futex_calls, before);
+	assert_int_equal(pthread_create(&thread, NULL, wait_once, NULL), 0);
+	while (!somebody_waits())
+		sched_yield();
+	lock_acquire(&lock);
+	condition_say(&condition);
+	lock_release(&lock);
+	pthread_join(thread, NULL);
+	before = futex_calls;
+	lock_acquire(&lock);
+	condition_say(&condition);	/* who waited does so no longer */
+	lock_release(&lock);
+	assert_int_equal(futex_calls, before);
+}
+#endif
+
 static void a_wait_ends_at_its_deadline(void **state)
 {
 	struct condition silent;
@@ -166,6 +233,9 @@ int main(void)
 		cmocka_unit_test(a_held_lock_cannot_be_had),
 		cmocka_unit_test(who_waits_sleeps_and_keeps_errno),
 		cmocka_unit_test(all_hear_what_is_said),
+#ifndef CHECK_HELD_LOCKS
+		cmocka_unit_test(what_nobody_waits_for_costs_no_system_call),
+#endif
 		cmocka_unit_test(a_wait_ends_at_its_deadline),
 	};
 

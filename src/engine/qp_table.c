@@ -115,12 +115,17 @@ bool engine_has_ended(uint32_t qpn)
 	return !slot_is_claimed(qpn_slot(qpn));
 }
 
+/*
+ * To ask the host takes six system calls. A process with which there is a channel bound both names of its slot,
+ * or nobody had answered there, and holds them as long as it has the channel.
+ */
 int engine_peer_has_port(const struct engine *engine, uint32_t slot, const char *who, bool *has)
 {
+	bool own = engine_has_slot(engine, slot);
 	int err;
 
-	*has = false;
-	err = engine_has_slot(engine, slot) ? 0 : slot_has_port(slot, has);
+	*has = !own && local_channel(&engine->local, slot) != LOCAL_NO_CHANNEL;
+	err = own || *has ? 0 : slot_has_port(slot, has);
 	if (err)
 		explain_refused(who, err, "%s: cannot look for the process of the peer: %s%s", who, strerror(err),
 				err == EMFILE ? ": raise ulimit -n (RLIMIT_NOFILE)" : "");

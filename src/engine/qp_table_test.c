@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 
 #include "link/udp.h"
+#include "local/channel/peer.h"
 #include "platform/netns_test.h"
 
 static struct qp one, another;
@@ -191,6 +192,27 @@ static void a_peer_that_has_claimed_a_slot_has_its_port(void **state)
 	assert_false(has_port(other.number));
 }
 
+/* Nobody holds the slot: who asks the host hears of no port. */
+static void a_peer_with_a_channel_has_its_port_unasked(void **state)
+{
+	uint32_t number = engine->qps.slot[0].number;
+	struct slot other;
+
+	assert_int_equal(slot_claim(&other), 0);
+	slot_release(&other);
+	engine->local.peers = calloc(1, sizeof(*engine->local.peers));
+	assert_non_null(engine->local.peers);
+	assert_false(has_port(other.number));
+	engine->local.peers->channel_of[other.number] = 1;
+	engine->local.peers->channel_of[number] = 1;
+	assert_true(has_port(other.number));
+	assert_false(has_port(number));	/* of this process, whatever a peer says */
+	engine->local.peers->channel_of[other.number] = 0;
+	assert_false(has_port(other.number));
+	free(engine->local.peers);
+	engine->local.peers = NULL;
+}
+
 static void slots_are_given_back(void **state)
 {
 	uint32_t number = engine->qps.slot[0].number;
@@ -212,6 +234,7 @@ int main(void)
 		TABLE_TEST(a_process_has_eight_slots_and_no_more),
 		TABLE_TEST(a_slot_whose_port_is_taken_is_passed_over),
 		TABLE_TEST(a_peer_that_has_claimed_a_slot_has_its_port),
+		TABLE_TEST(a_peer_with_a_channel_has_its_port_unasked),
 		TABLE_TEST(slots_are_given_back),
 	};
 	bool real_root;

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
@@ -50,13 +51,26 @@ static uint64_t random_weak(void)
 	return x ^ x >> 31;
 }
 
-uint64_t random_u64(void)
+void random_fill(void *to, size_t bytes)
 {
-	uint64_t value;
+	uint64_t weak;
+	size_t at, length;
 	ssize_t got;
 
 	do
-		got = fail_now(FAIL_RANDOM) ? -1 : getrandom(&value, sizeof(value), 0);
+		got = fail_now(FAIL_RANDOM) ? -1 : getrandom(to, bytes, 0);
 	while (got < 0 && errno == EINTR);
-	return got == sizeof(value) ? value : random_weak();
+	for (at = 0; got != (ssize_t)bytes && at < bytes; at += length) {
+		weak = random_weak();
+		length = bytes - at < sizeof(weak) ? bytes - at : sizeof(weak);
+		memcpy((uint8_t *)to + at, &weak, length);
+	}
+}
+
+uint64_t random_u64(void)
+{
+	uint64_t value;
+
+	random_fill(&value, sizeof(value));
+	return value;
 }

@@ -76,6 +76,25 @@ static void random_numbers_differ_even_without_getrandom(void **state)
 	}
 }
 
+/* Each byte takes another value within some tries, and none behind the last does. */
+static void random_bytes_fill_what_they_shall(void **state)
+{
+	uint8_t bytes[64 + 1], or[64 + 1] = { 0 };
+	unsigned try, i, length;
+
+	for (length = 1; length <= 64; length += 21)
+		for (try = 0; try < 40; try++) {
+			if (try >= 20)
+				fail_set(FAIL_RANDOM, 1, ENOSYS);
+			memset(bytes, 0, sizeof(bytes));
+			random_fill(bytes, length);
+			for (i = 0; i <= 64; i++)
+				or[i] = (uint8_t)((try % 20 ? or[i] : 0) | bytes[i]);
+			for (i = 0; try % 20 == 19 && i <= 64; i++)
+				assert_int_equal(!!or[i], i < length);
+		}
+}
+
 static void a_wait_ends_at_its_timeout(void **state)
 {
 	static const uint64_t timeout[] = { 0, 50000, 3 * MS };
@@ -329,6 +348,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(clocks_go_forward),
 		TEST(random_numbers_differ_even_without_getrandom),
+		TEST(random_bytes_fill_what_they_shall),
 		TEST(a_wait_ends_at_its_timeout),
 		TEST(the_doorbell_rings_once_however_often_it_is_rung),
 		TEST(readable_fds_are_told_by_tag_until_read),

@@ -117,16 +117,11 @@ bool agent_send(const struct mad_address *to, const uint8_t mad[MAD_BYTES])
 
 uint32_t agent_random(void)
 {
-	uint32_t number;
-
 	if (!agent.random_left) {
-		agent.random = random_u64();
-		agent.random_left = 2;
+		random_fill(agent.random, sizeof(agent.random));
+		agent.random_left = AGENT_RANDOM;
 	}
-	number = (uint32_t)agent.random;
-	agent.random >>= 32;
-	agent.random_left--;
-	return number;
+	return agent.random[--agent.random_left];
 }
 
 static uint32_t protocol_random(void *host)

@@ -42,6 +42,7 @@
 #define PATH_SELECTOR_EXACTLY	2	/* path records: "exactly this MTU" (IBTA 15.2.5.16) */
 #define QKEY_IPOIB		0x00000b1bu	/* of the broadcast group where nobody set another */
 #define WATCH_BUCKETS		64u
+#define AGENT_RANDOM		32u	/* numbers of a system call; a connection takes five or so */
 
 /* States, calls and what a connection reports: state.def. */
 enum endpoint_state {
@@ -226,7 +227,7 @@ struct agent {
 	struct sa *sa;
 	struct gsi *gsi;
 	uint64_t armed_ns;		/* deadline last set by mad_set_deadline() */
-	uint64_t random;		/* not used up yet: random_left numbers of 32 bits */
+	uint32_t random[AGENT_RANDOM];	/* the first random_left are not used up yet */
 	unsigned random_left;
 	unsigned generation;		/* counts fork(): what is of another one is dead memory */
 	struct condition progress;	/* an event was acknowledged, a new endpoint looked at */

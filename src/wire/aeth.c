@@ -50,13 +50,16 @@ uint32_t aeth_credits(uint8_t code)
 	return code == AETH_CREDITS_INVALID ? UINT32_MAX : credit_table[code];
 }
 
+/* Of the two highest bits that count: codes go 2^n, 3 * 2^(n-1), 2^(n+1). Each ACK asks. */
 uint8_t aeth_credit_code(uint32_t receives)
 {
-	uint8_t code = AETH_CREDITS_INVALID - 1;
+	unsigned power, code;
 
-	while (credit_table[code] > receives)
-		code--;
-	return code;
+	if (receives < 2)
+		return (uint8_t)receives;
+	power = 31 - (unsigned)__builtin_clz(receives);
+	code = 2 * power + (receives >> (power - 1) & 1);
+	return (uint8_t)(code < AETH_CREDITS_INVALID ? code : AETH_CREDITS_INVALID - 1);
 }
 
 uint64_t rnr_timer_ns(uint8_t code)

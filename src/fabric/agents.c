@@ -363,9 +363,9 @@ static bool agent_segments(const struct agent *agent)
 	return agent->request.rmpp_version && !(agent->request.flags & AGENT_USER_RMPP);
 }
 
-/* @buffer: in which the message is, and which may be taken; or of NULL. */
-static int agents_write_from(struct agents_file *file, const uint8_t *message, size_t bytes, uint8_t **buffer,
-			     uint64_t now_us)
+/* @sealed: the message, of which @message has the beginning; or NULL. */
+static int agents_write_from(struct agents_file *file, const uint8_t *message, size_t bytes,
+			     struct rmpp_sealed *sealed, uint64_t now_us)
 {
 	struct agents *agents = file->all;
 	struct agent_header header;
@@ -402,7 +402,7 @@ static int agents_write_from(struct agents_file *file, const uint8_t *message, s
 		}
 	}
 	if (rmpp) {
-		const struct agent_message from = { .mad = message, .bytes = length, .buffer = buffer };
+		const struct agent_message from = { .mad = message, .bytes = length, .sealed = sealed };
 
 		err = sending_begin(agent, &header, &from, request, now_us);
 		if (err && request && !request->sending)
@@ -417,17 +417,14 @@ static int agents_write_from(struct agents_file *file, const uint8_t *message, s
 
 int agents_write(struct agents_file *file, const uint8_t *message, size_t bytes, uint64_t now_us)
 {
-	uint8_t *none = NULL;
-
-	return agents_write_from(file, message, bytes, &none, now_us);
+	return agents_write_from(file, message, bytes, NULL, now_us);
 }
 
-int agents_write_buffer(struct agents_file *file, uint8_t *message, size_t bytes, uint64_t now_us)
+int agents_write_sealed(struct agents_file *file, const uint8_t first[sizeof(struct agent_header) + MAD_BYTES],
+			struct rmpp_sealed *sealed, uint64_t now_us)
 {
-	int err = agents_write_from(file, message, bytes, &message, now_us);
-
-	free(message);
-	return err;
+	assert(sealed->bytes >= MAD_BYTES);
+	return agents_write_from(file, first, sizeof(struct agent_header) + sealed->bytes, sealed, now_us);
 }
 
 /* ---- to a program ---- */
@@ -475,10 +472,9 @@ void agents_deliver(struct agents *agents, uint32_t node, uint32_t port_number,
 	struct agent *agent = agent_that_takes(agents, node, port_number, mad);
 	bool rmpp = agents_class_has_rmpp(mad[1]) && rmpp_is_active(mad);
 	bool answer = mad_is_answer(mad);
-	const uint8_t *message = mad;
+	struct agent_message message = { .mad = mad, .bytes = MAD_BYTES };
 	struct request *request = NULL;
 	struct agent_header header;
-	size_t length = MAD_BYTES;
 
 	if (!agent && (mad[3] == MAD_METHOD_GET || mad[3] == MAD_METHOD_SET) &&
 	    !(rmpp && mad[RMPP_TYPE] != RMPP_DATA)) {
@@ -492,25 +488,30 @@ void agents_deliver(struct agents *agents, uint32_t node, uint32_t port_number,
 		return;
 	}
 	rmpp = rmpp && agent_segments(agent);
-	if (rmpp && !agent_rmpp(agent, mad, from, now_us, &message, &length))
+	if (rmpp && !agent_rmpp(agent, mad, from, now_us, &message))
 		return;
 	if (answer) {
-		request = request_find(agent, message);
+		request = request_find(agent, message.mad);
 		/* Segments of a program's own RMPP answer one request many times. */
 		if (!request && !(!agent_segments(agent) && agents_class_has_rmpp(mad[1]) &&
 				  rmpp_is_active(mad))) {
 			agents->statistics.late++;
 			if (rmpp)
-				agent_rmpp_taken(agent, message);
+				agent_rmpp_taken(agent, message.mad);
 			return;
 		}
 		if (request)
 			agent_request_end(request);
 	}
-	header_from(&header, agent, from, length);
-	agent_receive(agent, &header, message, length);
+	header_from(&header, agent, from, message.bytes);
+	if (message.sealed) {
+		agents->statistics.received++;
+		agents->ops.receive_sealed(agent->file->user, &header, message.mad, message.sealed);
+	} else {
+		agent_receive(agent, &header, message.mad, message.bytes);
+	}
 	if (rmpp)
-		agent_rmpp_taken(agent, message);
+		agent_rmpp_taken(agent, message.mad);
 }
 
 bool agents_deliver_train(struct agents *agents, uint32_t node, uint32_t port_number,

@@ -60,10 +60,16 @@ struct agent_request {
 
 struct agents;
 struct agents_file;
+struct rmpp_sealed;
 
 struct agents_ops {
 	/* To the program that has the descriptor: header, and a MAD of @bytes, of a long message with all data. */
 	void (*receive)(void *user, const struct agent_header *header, const uint8_t *mad, size_t bytes);
+	/*
+	 * The same of a message that some program wrote by agents_write_sealed(): it has what is behind the first MAD.
+	 */
+	void (*receive_sealed)(void *user, const struct agent_header *header, const uint8_t first[MAD_BYTES],
+			       struct rmpp_sealed *rest);
 };
 
 struct agents_statistics {
@@ -101,8 +107,12 @@ int agents_unregister(struct agents_file *file, uint32_t id);
  */
 int agents_write(struct agents_file *file, const uint8_t *message, size_t bytes, uint64_t now_us);
 
-/* The same of a message from malloc(), which is the agents' from now on. */
-int agents_write_buffer(struct agents_file *file, uint8_t *message, size_t bytes, uint64_t now_us);
+/*
+ * The same of a long message that nobody changes any more (rmpp.h): @first is its header and first MAD, which
+ * stand for those of the message. It is held, not copied; receivers are given it by receive_sealed().
+ */
+int agents_write_sealed(struct agents_file *file, const uint8_t first[sizeof(struct agent_header) + MAD_BYTES],
+			struct rmpp_sealed *sealed, uint64_t now_us);
 
 /* From fabric_ops.deliver. */
 void agents_deliver(struct agents *agents, uint32_t node, uint32_t port,

@@ -91,11 +91,11 @@ void request_arm(struct request *request, uint64_t now_us);
 
 /* ---- agents_rmpp.c ---- */
 
-/* Of a program, behind its header. *buffer: from malloc(), in which it is: who takes it leaves NULL. */
+/* Of a program, behind its header. */
 struct agent_message {
-	const uint8_t *mad;
+	const uint8_t *mad;		/* whole; with @sealed the first MAD alone */
 	size_t bytes;
-	uint8_t **buffer;
+	struct rmpp_sealed *sealed;	/* or NULL */
 };
 /*
  * A message that goes in segments, the first now. @request: waits for the answer to it, or NULL. 0;
@@ -107,12 +107,11 @@ void sending_end(struct sending *sending);
 /* What may be sent of those that are ready, a window of each. */
 void sendings_go_on(struct agents *agents, uint64_t now_us);
 /*
- * A part of a transaction came. True: a message is whole, *message and *bytes, the assembly's own
- * until agent_rmpp_taken().
+ * A part of a transaction came. True: a message is whole, *message, the assembly's own until
+ * agent_rmpp_taken().
  */
 bool agent_rmpp(struct agent *agent, const uint8_t mad[MAD_BYTES],
-		const struct fabric_address *from, uint64_t now_us, const uint8_t **message,
-		size_t *bytes);
+		const struct fabric_address *from, uint64_t now_us, struct agent_message *message);
 /* Segments together, none of which is answered. False: one by one. */
 bool agent_rmpp_train(struct agent *agent, const uint8_t *mad, const struct fabric_address *from,
 		      const struct rmpp_train *train);

@@ -31,7 +31,8 @@ struct sending {
 	struct agent_header header;
 	uint32_t retries;		/* left, since the last ACK */
 	struct rmpp_sender sender;
-	uint8_t *buffer, *message;	/* within it */
+	uint8_t head[MAD_BYTES];	/* the message's own, with its TID */
+	uint8_t *copy;			/* of the message; NULL: it is a sealed one */
 };
 
 struct assembly {
@@ -74,7 +75,8 @@ void sending_end(struct sending *sending)
 	list_remove(&sending->of_ready);
 	file->sendings--;
 	file->memory -= sending->sender.bytes;
-	free(sending->buffer);
+	free(sending->copy);
+	rmpp_sealed_put(sending->sender.sealed);
 	free(sending);
 }
 
@@ -97,7 +99,7 @@ static void sending_fail(struct sending *sending)
 		request_fail(sending->request);		/* and with it this */
 		return;
 	}
-	memcpy(mad, sending->message, sizeof(mad));
+	memcpy(mad, sending->head, sizeof(mad));
 	sending_end(sending);
 	agent->file->all->statistics.timeouts++;
 	header.status = ETIMEDOUT;
@@ -134,8 +136,8 @@ static struct sending *sending_find(const struct agent *agent, const uint8_t *ma
 	list_for_each(at, &agent->sendings) {
 		struct sending *sending = list_entry(at, struct sending, of_agent);
 
-		if (!memcmp(sending->message + 8, mad + 8, 8) && sending->message[1] == mad[1] &&
-		    sending->message[3] == method && get_be16(sending->header.lid) == lid)
+		if (!memcmp(sending->head + 8, mad + 8, 8) && sending->head[1] == mad[1] &&
+		    sending->head[3] == method && get_be16(sending->header.lid) == lid)
 			return sending;
 	}
 	return NULL;
@@ -145,7 +147,6 @@ int sending_begin(struct agent *agent, const struct agent_header *header, const 
 		  struct request *request, uint64_t now_us)
 {
 	struct agents_file *file = agent->file;
-	bool taken = *from->buffer != NULL;
 	struct sending *sending;
 	uint8_t mad[MAD_BYTES];
 
@@ -154,28 +155,30 @@ int sending_begin(struct agent *agent, const struct agent_header *header, const 
 		return EINVAL;
 	if (file->sendings == SENDINGS_MAX || from->bytes > AGENTS_MEMORY_MAX - file->memory)
 		return ENOBUFS;
-	sending = malloc(sizeof(*sending));
-	if (sending)
-		sending->buffer = taken ? *from->buffer : malloc(from->bytes);
-	if (!sending || !sending->buffer || !agent_timed(file->all, &sending->timer, sending_expire)) {
-		if (sending && !taken)
-			free(sending->buffer);
+	sending = calloc(1, sizeof(*sending));
+	if (sending && !from->sealed)
+		sending->copy = malloc(from->bytes);
+	if (!sending || !(sending->copy || from->sealed) ||
+	    !agent_timed(file->all, &sending->timer, sending_expire)) {
+		if (sending)
+			free(sending->copy);
 		free(sending);
 		return ENOBUFS;
 	}
-	if (taken)
-		*from->buffer = NULL;
-	else
-		memcpy(sending->buffer, from->mad, from->bytes);
-	sending->message = taken ? (uint8_t *)(uintptr_t)from->mad : sending->buffer;
+	if (sending->copy)
+		memcpy(sending->copy, from->mad, from->bytes);
+	memcpy(sending->head, from->mad, from->bytes < MAD_BYTES ? from->bytes : MAD_BYTES);
 	sending->agent = agent;
 	sending->request = request;
 	sending->header = *header;
 	sending->retries = header->retries;
 	if (!(from->mad[3] & MAD_METHOD_RESPONSE))
-		put_be32(sending->message + 8, agent->row.key.transaction);
-	rmpp_send_begin(&sending->sender, sending->message, from->bytes,
-			agents_data_offset(sending->message[1]));
+		put_be32(sending->head + 8, agent->row.key.transaction);
+	rmpp_send_begin(&sending->sender, from->sealed ? from->sealed->message : sending->copy, from->bytes,
+			agents_data_offset(sending->head[1]));
+	sending->sender.head = sending->head;
+	if (from->sealed)
+		sending->sender.sealed = rmpp_sealed_get(from->sealed);
 	list_init(&sending->of_ready);
 	list_add_tail(&agent->sendings, &sending->of_agent);
 	file->sendings++;
@@ -195,7 +198,7 @@ int sending_begin(struct agent *agent, const struct agent_header *header, const 
 static unsigned sending_train(struct sending *sending, unsigned most, uint64_t now_us)
 {
 	struct agents_file *file = sending->agent->file;
-	struct fabric_train train = { .mad = sending->message };
+	struct fabric_train train = { .mad = sending->head };
 	struct fabric_address to;
 	struct rmpp_train segments;
 
@@ -373,22 +376,28 @@ static struct assembly *assembly_begin(struct agent *agent, const uint8_t *mad,
 	return assembly;
 }
 
-/* False: more than a descriptor may have. */
+/* Would it have so much, and no descriptor more than it may? */
+static bool assembly_may_have(const struct assembly *assembly, size_t memory)
+{
+	return memory <= AGENTS_MEMORY_MAX - (assembly->agent->file->memory - assembly->memory);
+}
+
+/* False: it has more than that. */
 static bool assembly_account(struct assembly *assembly)
 {
 	struct agents_file *file = assembly->agent->file;
-	size_t more = assembly->receiver.room - assembly->memory;
+	size_t memory = rmpp_receive_memory(&assembly->receiver);
 
-	if (more > AGENTS_MEMORY_MAX - file->memory)
+	if (!assembly_may_have(assembly, memory))
 		return false;
-	file->memory += more;
-	assembly->memory += more;
+	file->memory += memory - assembly->memory;
+	assembly->memory = memory;
 	return true;
 }
 
 static bool assembly_input(struct agent *agent, const uint8_t *mad,
 			   const struct fabric_address *from, uint64_t now_us,
-			   const struct agent_header *back, const uint8_t **message, size_t *bytes)
+			   const struct agent_header *back, struct agent_message *message)
 {
 	struct assembly *assembly = assembly_of(agent, mad, from);
 	struct agents *agents = agent->file->all;
@@ -408,8 +417,9 @@ static bool assembly_input(struct agent *agent, const uint8_t *mad,
 		rmpp_refuse(mad, RMPP_NO_RESOURCES, answer);
 	}
 	if (result == RMPP_COMPLETE) {
-		*message = assembly->receiver.message;
-		*bytes = rmpp_receive_bytes(&assembly->receiver);
+		*message = (struct agent_message){ .mad = assembly->receiver.message,
+						   .bytes = rmpp_receive_bytes(&assembly->receiver),
+						   .sealed = assembly->receiver.sealed };
 		agent_arm(agents, &assembly->timer, now_us, REMEMBER_MS);
 	} else if (result == RMPP_REFUSE && assembly) {
 		agents->statistics.aborted++;
@@ -424,15 +434,14 @@ bool agent_rmpp_train(struct agent *agent, const uint8_t *mad, const struct fabr
 		      const struct rmpp_train *train)
 {
 	struct assembly *assembly = assembly_of(agent, mad, from);
-	size_t room = assembly ? rmpp_receive_train_room(&assembly->receiver, train) : 0;
+	size_t memory = assembly ? rmpp_receive_train_memory(&assembly->receiver, train) : 0;
 
-	return room && room - assembly->memory <= AGENTS_MEMORY_MAX - agent->file->memory &&
+	return memory && assembly_may_have(assembly, memory) &&
 	       rmpp_receive_train(&assembly->receiver, train) && assembly_account(assembly);
 }
 
 bool agent_rmpp(struct agent *agent, const uint8_t mad[MAD_BYTES],
-		const struct fabric_address *from, uint64_t now_us, const uint8_t **message,
-		size_t *bytes)
+		const struct fabric_address *from, uint64_t now_us, struct agent_message *message)
 {
 	bool over = mad[RMPP_TYPE] == RMPP_STOP || mad[RMPP_TYPE] == RMPP_ABORT;
 	struct assembly *assembly;
@@ -442,7 +451,7 @@ bool agent_rmpp(struct agent *agent, const uint8_t mad[MAD_BYTES],
 
 	header_to(&back, from);
 	if (mad[RMPP_TYPE] == RMPP_DATA)
-		return assembly_input(agent, mad, from, now_us, &back, message, bytes);
+		return assembly_input(agent, mad, from, now_us, &back, message);
 	sending = sending_find(agent, mad, mad[3] ^ MAD_METHOD_RESPONSE, from->lid);
 	if (sending) {
 		if (sending_input(sending, mad, answer, now_us))

@@ -56,7 +56,7 @@ void rmpp_send_begin(struct rmpp_sender *sender, const uint8_t *message, size_t 
 	size_t segments = (bytes - offset + data_bytes(offset) - 1) / data_bytes(offset);
 
 	assert(bytes >= offset && bytes <= RMPP_MESSAGE_MAX);
-	*sender = (struct rmpp_sender){ .message = message, .bytes = bytes, .offset = offset,
+	*sender = (struct rmpp_sender){ .message = message, .head = message, .bytes = bytes, .offset = offset,
 					.segments = segments ? (uint32_t)segments : 1,
 					.window = 1 };
 }
@@ -76,7 +76,7 @@ bool rmpp_send_next(struct rmpp_sender *sender, uint8_t mad[MAD_BYTES])
 	pad = (uint32_t)(sender->segments * data_bytes(sender->offset) + sender->offset -
 			 sender->bytes);
 	memset(mad, 0, MAD_BYTES);
-	memcpy(mad, sender->message, sender->offset);
+	memcpy(mad, sender->head, sender->offset);
 	memcpy(mad + sender->offset, sender->message + from, bytes);
 	mad[RMPP_VERSION] = VERSION;
 	mad[RMPP_TYPE] = RMPP_DATA;
@@ -160,6 +160,9 @@ void rmpp_receive_end(struct rmpp_receiver *receiver)
 {
 	free(receiver->message);
 	receiver->message = NULL;
+	receiver->room = 0;
+	rmpp_sealed_put(receiver->sealed);
+	receiver->sealed = NULL;
 }
 
 /* What it has to have for a segment; 0: too much. */
@@ -195,12 +198,48 @@ static enum rmpp_status receive_room(struct rmpp_receiver *receiver, uint32_t se
 	return 0;
 }
 
+/* Of a message whose last segment is that one. */
+static size_t message_bytes(unsigned offset, uint32_t last, uint32_t last_length)
+{
+	return offset + last * data_bytes(offset) - (PAYLOAD_MAX - last_length);
+}
+
+/* Has it these data in the place of a segment? */
+static bool sealed_has(const struct rmpp_sealed *sealed, unsigned offset, uint32_t segment, const uint8_t *data)
+{
+	size_t at = offset + (segment - 1) * data_bytes(offset), bytes = data_bytes(offset);
+
+	if (at >= sealed->bytes)
+		return false;
+	if (bytes > sealed->bytes - at)
+		bytes = sealed->bytes - at;
+	return !memcmp(sealed->message + at, data, bytes);
+}
+
+/* What comes is another message after all: that of which a part is there is copied. 0: it is. */
+static enum rmpp_status receive_copy(struct rmpp_receiver *receiver)
+{
+	uint32_t high = receiver->ahead ? receiver->window - (uint32_t)__builtin_ctzll(receiver->ahead) :
+					  receiver->received;
+	size_t bytes = receiver->offset + high * data_bytes(receiver->offset), from = receiver->offset;
+	enum rmpp_status status = receive_room(receiver, high);
+
+	if (status)
+		return status;
+	if (bytes > receiver->sealed->bytes)
+		bytes = receiver->sealed->bytes;
+	memcpy(receiver->message + from, receiver->sealed->message + from, bytes - from);
+	rmpp_sealed_put(receiver->sealed);
+	receiver->sealed = NULL;
+	return 0;
+}
+
 /* 0: it is in its place, or was. */
 static enum rmpp_status receive_keep(struct rmpp_receiver *receiver, const uint8_t *mad,
 				     uint32_t segment)
 {
 	uint32_t length = get_be32(mad + RMPP_LENGTH), place = receiver->window - segment;
-	bool last = mad[RMPP_FLAGS] & RMPP_LAST;
+	bool last = mad[RMPP_FLAGS] & RMPP_LAST, same = false;
 	enum rmpp_status status;
 
 	if (last && (length > PAYLOAD_MAX || length < receiver->offset - RMPP_HEADER_END))
@@ -212,9 +251,22 @@ static enum rmpp_status receive_keep(struct rmpp_receiver *receiver, const uint8
 	/* One that is the last behind which others came already. */
 	if (last && place && receiver->ahead & ((UINT64_C(1) << place) - 1))
 		return RMPP_BAD_LENGTH;
-	status = receive_room(receiver, segment);
-	if (status)
-		return status;
+	if (!receive_room_for(receiver, segment))
+		return RMPP_NO_RESOURCES;
+	if (receiver->sealed && sealed_has(receiver->sealed, receiver->offset, segment, mad + receiver->offset)) {
+		size_t end = message_bytes(receiver->offset, segment, last ? length : PAYLOAD_MAX);
+
+		same = last ? end == receiver->sealed->bytes : end < receiver->sealed->bytes;
+	}
+	if (!same) {
+		status = receiver->sealed ? receive_copy(receiver) : 0;
+		if (!status)
+			status = receive_room(receiver, segment);
+		if (status)
+			return status;
+		memcpy(receiver->message + receiver->offset + (segment - 1) * data_bytes(receiver->offset),
+		       mad + receiver->offset, data_bytes(receiver->offset));
+	}
 	if (segment == 1) {
 		size_t segments = ((size_t)length + PAYLOAD_MAX - 1) / PAYLOAD_MAX;
 
@@ -222,8 +274,6 @@ static enum rmpp_status receive_keep(struct rmpp_receiver *receiver, const uint8
 		if (segments < RMPP_MESSAGE_MAX / data_bytes(receiver->offset))
 			receiver->announced = receiver->offset + segments * data_bytes(receiver->offset);
 	}
-	memcpy(receiver->message + receiver->offset + (segment - 1) * data_bytes(receiver->offset),
-	       mad + receiver->offset, data_bytes(receiver->offset));
 	receiver->ahead |= UINT64_C(1) << place;
 	if (last) {
 		receiver->last = segment;
@@ -282,9 +332,18 @@ static uint64_t receive_bits(const struct rmpp_receiver *receiver, uint32_t firs
 	return (UINT64_MAX >> (63 - (high - low))) << low;
 }
 
-size_t rmpp_receive_train_room(const struct rmpp_receiver *receiver, const struct rmpp_train *train)
+/* Does it take a sealed message instead of a copy, or has it done so? */
+static bool receive_seals(const struct rmpp_receiver *receiver, const struct rmpp_sealed *sealed)
+{
+	return sealed && (receiver->sealed ? receiver->sealed == sealed :
+			  receiver->received == 1 &&
+			  sealed_has(sealed, receiver->offset, 1, receiver->message + receiver->offset));
+}
+
+size_t rmpp_receive_train_memory(const struct rmpp_receiver *receiver, const struct rmpp_train *train)
 {
 	uint32_t behind = train->first + train->count;
+	size_t room;
 
 	/* Nothing came before its turn, and an answer is due only later. */
 	if (receiver->complete || receiver->offset != train->sender->offset || train->first < 2 ||
@@ -292,16 +351,26 @@ size_t rmpp_receive_train_room(const struct rmpp_receiver *receiver, const struc
 	    (receiver->last && behind > receiver->last) ||
 	    receiver->ahead & receive_bits(receiver, train->first, receiver->window + 1))
 		return 0;
-	return receive_room_for(receiver, behind - 1);
+	room = receive_room_for(receiver, behind - 1);
+	if (room && receive_seals(receiver, train->sender->sealed))
+		return receiver->room + train->sender->bytes;
+	return room;
 }
 
 bool rmpp_receive_train(struct rmpp_receiver *receiver, const struct rmpp_train *train)
 {
 	size_t data = data_bytes(receiver->offset), from = receiver->offset + (train->first - 1) * data;
+	struct rmpp_sealed *sealed = train->sender->sealed;
 
-	if (receive_room(receiver, train->first + train->count - 1))
-		return false;
-	memcpy(receiver->message + from, train->sender->message + from, train->count * data);
+	if (receive_seals(receiver, sealed)) {
+		if (!receiver->sealed)
+			receiver->sealed = rmpp_sealed_get(sealed);
+	} else {
+		if ((receiver->sealed && receive_copy(receiver)) ||
+		    receive_room(receiver, train->first + train->count - 1))
+			return false;
+		memcpy(receiver->message + from, train->sender->message + from, train->count * data);
+	}
 	receiver->ahead |= receive_bits(receiver, train->first, train->first + train->count);
 	receiver->received += train->count;
 	return true;
@@ -309,6 +378,5 @@ bool rmpp_receive_train(struct rmpp_receiver *receiver, const struct rmpp_train 
 
 size_t rmpp_receive_bytes(const struct rmpp_receiver *receiver)
 {
-	return receiver->offset + receiver->last * data_bytes(receiver->offset) -
-	       (PAYLOAD_MAX - receiver->last_length);
+	return message_bytes(receiver->offset, receiver->last, receiver->last_length);
 }

@@ -51,16 +51,42 @@ enum rmpp_result {
 /* The answer to @mad of the other end of a transaction: an ABORT, or with 1 a STOP. */
 void rmpp_refuse(const uint8_t mad[MAD_BYTES], enum rmpp_status status, uint8_t answer[MAD_BYTES]);
 
+/*
+ * A message in memory that nobody changes any more. Whoever holds it may hand it on instead of a copy; the last
+ * one to put it releases it.
+ */
+struct rmpp_sealed {
+	const uint8_t *message;
+	size_t bytes;
+	unsigned holders;
+	void (*release)(struct rmpp_sealed *sealed);
+};
+
+static inline struct rmpp_sealed *rmpp_sealed_get(struct rmpp_sealed *sealed)
+{
+	sealed->holders++;
+	return sealed;
+}
+
+/* NULL is none. */
+static inline void rmpp_sealed_put(struct rmpp_sealed *sealed)
+{
+	if (sealed && !--sealed->holders)
+		sealed->release(sealed);
+}
+
 /* ---- sending ---- */
 
 struct rmpp_sender {
 	const uint8_t *message;		/* the caller's, until it is over */
+	const uint8_t *head;		/* likewise: its header, up to the offset; the message itself or not */
+	struct rmpp_sealed *sealed;	/* where the message is, if that is one: receivers may keep it; or NULL */
 	size_t bytes;
 	unsigned offset;		/* of the data in a MAD */
 	uint32_t segments, sent, acknowledged, window;
 };
 
-/* @bytes: at least the offset. */
+/* @bytes: at least the offset. The header is the message's, and this is no sealed one; both may be set then. */
 void rmpp_send_begin(struct rmpp_sender *sender, const uint8_t *message, size_t bytes,
 		     unsigned offset);
 /* The next segment that the window allows. False: an ACK has to come before. */
@@ -89,8 +115,13 @@ enum rmpp_result rmpp_send_input(struct rmpp_sender *sender, const uint8_t mad[M
 
 /* ---- receiving ---- */
 
+/*
+ * From a sender with a sealed message nothing is copied as long as what comes is what is there: `message` then has
+ * the first MAD alone, and is whole again when something else comes.
+ */
 struct rmpp_receiver {
 	uint8_t *message;		/* of `room` bytes; NULL: nothing so far, or it was taken */
+	struct rmpp_sealed *sealed;	/* the rest of it; or NULL */
 	size_t room, announced;		/* announced: what the first segment says of all, if it is true */
 	unsigned offset;
 	uint32_t last;			/* the number of the last one; 0: it has not come */
@@ -105,10 +136,15 @@ void rmpp_receive_end(struct rmpp_receiver *receiver);
 /* A DATA. Of a message that is complete, its segments are acknowledged again. */
 enum rmpp_result rmpp_receive_input(struct rmpp_receiver *receiver, const uint8_t mad[MAD_BYTES],
 				    uint8_t answer[MAD_BYTES]);
-/* The room that it has for them then; 0: it does not take them together, but one by one. */
-size_t rmpp_receive_train_room(const struct rmpp_receiver *receiver, const struct rmpp_train *train);
+/* The memory that it has then, as below; 0: it does not take them together, but one by one. */
+size_t rmpp_receive_train_memory(const struct rmpp_receiver *receiver, const struct rmpp_train *train);
 /* As many calls of rmpp_receive_input(), of which each says that there is nothing to do. False: no memory. */
 bool rmpp_receive_train(struct rmpp_receiver *receiver, const struct rmpp_train *train);
+/* That it keeps from others. */
+static inline size_t rmpp_receive_memory(const struct rmpp_receiver *receiver)
+{
+	return receiver->room + (receiver->sealed ? receiver->sealed->bytes : 0);
+}
 /* Of a message that is complete. */
 size_t rmpp_receive_bytes(const struct rmpp_receiver *receiver);
 

@@ -284,6 +284,74 @@ static void a_message_without_end_is_stopped(void **unused)
 	rmpp_receive_end(&receiver);
 }
 
+static void sealed_release(struct rmpp_sealed *sealed)
+{
+	sealed->release = NULL;
+}
+
+/*
+ * A sealed message is not copied as long as each segment is what it has in its place. One that is not (of some
+ * other sender with the same transaction) is kept all the same, and nothing of the sealed one in its place.
+ */
+static void a_sealed_message_stays_where_it_is_until_something_else_comes(void **unused)
+{
+	size_t bytes = SA_OFFSET + 140 * SA_DATA + 7;
+
+	for (unsigned other = 0; other <= 141; other += 47) {	/* 0: none; in the midst; the last */
+		uint8_t *message = message_make(bytes, SA_OFFSET);
+		uint8_t head[MAD_BYTES], mad[MAD_BYTES], answer[MAD_BYTES];
+		struct rmpp_sealed sealed = { .message = message, .bytes = bytes, .holders = 1,
+					      .release = sealed_release };
+		enum rmpp_result result = RMPP_NOTHING;
+		struct rmpp_receiver receiver;
+		struct rmpp_sender sender;
+		struct rmpp_train train;
+		uint8_t *expected;
+
+		memcpy(head, message, MAD_BYTES);
+		rmpp_send_begin(&sender, message, bytes, SA_OFFSET);
+		sender.head = head;
+		sender.sealed = &sealed;
+		rmpp_receive_begin(&receiver, SA_OFFSET);
+		while (result != RMPP_COMPLETE) {
+			uint32_t most = other > sender.sent + 1 ? other - sender.sent - 1 : RMPP_WINDOW;
+
+			if (rmpp_send_train(&sender, most, &train)) {
+				assert_true(rmpp_receive_train_memory(&receiver, &train) > 0);
+				assert_true(rmpp_receive_train(&receiver, &train));
+				rmpp_send_departed(&sender, &train);
+				assert_int_equal(receiver.sealed != NULL, !other || sender.sent < other);
+			}
+			assert_true(rmpp_send_next(&sender, mad));
+			if (sender.sent == other)
+				mad[SA_OFFSET + 3] ^= 1;
+			result = rmpp_receive_input(&receiver, mad, answer);
+			if (result != RMPP_NOTHING)
+				rmpp_send_input(&sender, answer, mad);
+		}
+		assert_int_equal(rmpp_receive_bytes(&receiver), bytes);
+		expected = malloc(bytes);
+		memcpy(expected, message, bytes);
+		if (other)
+			expected[SA_OFFSET + (other - 1) * SA_DATA + 3] ^= 1;
+		if (receiver.sealed) {
+			assert_int_equal(other, 0);
+			assert_int_equal(rmpp_receive_memory(&receiver), receiver.room + bytes);
+			assert_true(receiver.room < 8192);
+			assert_memory_equal(receiver.message + SA_OFFSET, expected + SA_OFFSET, SA_DATA);
+		} else {
+			assert_memory_equal(receiver.message + SA_OFFSET, expected + SA_OFFSET, bytes - SA_OFFSET);
+		}
+		rmpp_receive_end(&receiver);
+		assert_int_equal(rmpp_receive_memory(&receiver), 0);
+		assert_int_equal(sealed.holders, 1);
+		rmpp_sealed_put(&sealed);
+		assert_null(sealed.release);
+		free(expected);
+		free(message);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -295,6 +363,7 @@ int main(void)
 		cmocka_unit_test(an_ack_of_what_was_not_sent_is_refused_and_an_old_one_is_not),
 		cmocka_unit_test(a_message_that_is_whole_stays_as_it_is),
 		cmocka_unit_test(a_message_without_end_is_stopped),
+		cmocka_unit_test(a_sealed_message_stays_where_it_is_until_something_else_comes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

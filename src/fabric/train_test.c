@@ -2,13 +2,15 @@
 /*
  * Segments that go together and segments that go one by one are the same to everybody: what programs read and
  * when, every counter of every port, statistics, what is lost and why, what a trace sees, and chance itself. In
- * subnets that are sound, that err, that change meanwhile, by seed.
+ * subnets that are sound, that err, that change meanwhile, by seed. And so are messages that are copied and those
+ * that are handed on as they are.
  */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <cmocka.h>
 
 #include "base/test_random.h"
@@ -38,6 +40,7 @@ static struct agents *agents;
 static struct outcome *outcome;
 static unsigned trains;
 static uint64_t lost, packets;		/* of RMPP, by number: at the very end of their way */
+static unsigned sealed_ones, held;	/* long messages that were read where they were; that somebody holds */
 
 static void outcome_tell(const void *data, size_t bytes)
 {
@@ -94,6 +97,47 @@ static void train_receive(void *user, const struct agent_header *header, const u
 		memcpy(asked, header, sizeof(*header));
 		memcpy(asked + sizeof(*header), mad, bytes);
 	}
+}
+
+static void train_receive_sealed(void *user, const struct agent_header *header, const uint8_t first[MAD_BYTES],
+				 struct rmpp_sealed *rest)
+{
+	static uint8_t whole[MESSAGE_MAX];
+
+	assert_true(rest->bytes <= sizeof(whole) && held == 1);
+	memcpy(whole, first, MAD_BYTES);
+	memcpy(whole + MAD_BYTES, rest->message + MAD_BYTES, rest->bytes - MAD_BYTES);
+	sealed_ones++;
+	train_receive(user, header, whole, rest->bytes);
+}
+
+static void held_release(struct rmpp_sealed *sealed)
+{
+	held--;
+	free((uint8_t *)(uintptr_t)sealed->message);
+	free(sealed);
+}
+
+/* Of a sealed one the beginning is nobody's business: it is what stands before it that counts. */
+static void train_write(struct agents_file *file, bool seals, const uint8_t *message, size_t bytes)
+{
+	size_t mad = bytes - sizeof(struct agent_header);
+	struct rmpp_sealed *sealed;
+	uint8_t *copy;
+
+	if (!seals || mad <= MAD_BYTES) {
+		agents_write(file, message, bytes, world.now_us);
+		return;
+	}
+	sealed = malloc(sizeof(*sealed));
+	copy = malloc(mad);
+	assert_true(sealed && copy);
+	memcpy(copy, message + sizeof(struct agent_header), mad);
+	memset(copy, 0xee, SA_OFFSET);
+	*sealed = (struct rmpp_sealed){ .message = copy, .bytes = mad, .holders = 1, .release = held_release };
+	held++;
+	agents_write_sealed(file, message, sealed, world.now_us);
+	rmpp_sealed_put(sealed);
 }
 
 static struct agents_file *train_program(uint32_t node, const char *name, uint64_t methods)
@@ -167,13 +211,15 @@ static void plant(uint64_t *random)
 	}
 }
 
-static void conversation(uint64_t seed, bool together, bool sound, bool traced, struct outcome *result)
+enum how { ONE_BY_ONE, TOGETHER, SEALED };
+
+static void conversation(uint64_t seed, enum how how, bool sound, bool traced, struct outcome *result)
 {
 	static uint8_t message[sizeof(struct agent_header) + MESSAGE_MAX];
 	const struct fabric_ops calls = { .deliver = train_deliver, .lost = train_lost,
-					  .deliver_train = together ? train_deliver_train : NULL,
+					  .deliver_train = how ? train_deliver_train : NULL,
 					  .packet = traced ? train_packet : NULL };
-	static const struct agents_ops ops = { .receive = train_receive };
+	static const struct agents_ops ops = { .receive = train_receive, .receive_sealed = train_receive_sealed };
 	struct agent_header header = { .agent = 0, .timeout_ms = 60000 };
 	struct agents_file *client, *server;
 	uint64_t random = seed, next;
@@ -209,7 +255,7 @@ static void conversation(uint64_t seed, bool together, bool sound, bool traced, 
 					.method = request ? 0x14 : 0x12, .attribute_id = 0x35,
 					.transaction_id = 9 }, message + sizeof(header));
 	message[sizeof(header) + RMPP_FLAGS] = request ? RMPP_ACTIVE : 0;
-	agents_write(client, message, sizeof(header) + (request ? bytes : MAD_BYTES), world.now_us);
+	train_write(client, how == SEALED, message, sizeof(header) + (request ? bytes : MAD_BYTES));
 	if (asked[sizeof(header)]) {		/* the question arrived: a long answer */
 		memcpy(&header, asked, sizeof(header));
 		header.timeout_ms = 0;
@@ -218,7 +264,7 @@ static void conversation(uint64_t seed, bool together, bool sound, bool traced, 
 		memcpy(message + sizeof(header), asked + sizeof(header), MAD_HEADER_BYTES);
 		message[sizeof(header) + 3] = 0x92;
 		message[sizeof(header) + RMPP_FLAGS] = RMPP_ACTIVE;
-		agents_write(server, message, sizeof(header) + bytes, world.now_us);
+		train_write(server, how == SEALED, message, sizeof(header) + bytes);
 	}
 	while ((next = agents_deadline_us(agents)) != FABRIC_NEVER) {
 		if (!sound && test_random(&random) % 4 == 0)
@@ -241,6 +287,7 @@ static void conversation(uint64_t seed, bool together, bool sound, bool traced, 
 		}
 	agents_free(agents);
 	fabric_free(world.fabric);
+	assert_int_equal(held, 0);
 }
 
 static void assert_same(uint64_t seed, const struct outcome *single, const struct outcome *train)
@@ -268,32 +315,42 @@ static void in_a_sound_subnet_they_go_together_and_count_each(void **unused)
 		test_random(&random);
 		test_random(&random);
 		bytes = SA_OFFSET + 1 + test_random(&random) % (MESSAGE_MAX - SA_OFFSET);
-		conversation(seed, false, true, false, &single);
+		conversation(seed, ONE_BY_ONE, true, false, &single);
 		trains = 0;
-		conversation(seed, true, true, false, &train);
+		conversation(seed, TOGETHER, true, false, &train);
 		/* A window of 64 is a train but for its last segment. */
 		assert_true(trains >= bytes / SA_DATA / 64);
 		assert_true(bytes <= MAD_BYTES || single.messages == 1);
 		assert_same(seed, &single, &train);
+		sealed_ones = 0;
+		conversation(seed, SEALED, true, false, &train);
+		assert_same(seed, &single, &train);
+		assert_int_equal(sealed_ones, trains > 0);
 	}
 }
 
 static void whatever_is_wrong_nobody_can_tell_them_apart(void **unused)
 {
 	static struct outcome single, train;
-	unsigned with = 0, without = 0, unread = 0;
+	unsigned with = 0, without = 0, unread = 0, sealed = 0, copied = 0;
 
 	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-		conversation(seed, false, false, false, &single);
+		conversation(seed, ONE_BY_ONE, false, false, &single);
 		trains = 0;
-		conversation(seed, true, false, false, &train);
+		conversation(seed, TOGETHER, false, false, &train);
 		assert_same(seed, &single, &train);
 		with += trains > 0;
 		without += !trains;
 		unread += !train.messages;
+		sealed_ones = 0;
+		conversation(seed, SEALED, false, false, &train);
+		assert_same(seed, &single, &train);
+		sealed += sealed_ones > 0;
+		copied += train.messages && !sealed_ones;
 	}
 	/* Or it would show nothing. */
-	assert_true(with > SEEDS / 20 && without > SEEDS / 20 && unread > SEEDS / 20);
+	assert_true(with > SEEDS / 20 && without > SEEDS / 20 && unread > SEEDS / 20 &&
+		    sealed > SEEDS / 20 && copied > SEEDS / 20);
 }
 
 static void what_is_traced_is_seen_one_by_one(void **unused)
@@ -301,9 +358,9 @@ static void what_is_traced_is_seen_one_by_one(void **unused)
 	static struct outcome single, train;
 
 	for (uint64_t seed = 1; seed <= 20; seed++) {
-		conversation(seed, false, seed % 2, true, &single);
+		conversation(seed, ONE_BY_ONE, seed % 2, true, &single);
 		trains = 0;
-		conversation(seed, true, seed % 2, true, &train);
+		conversation(seed, seed % 3 ? TOGETHER : SEALED, seed % 2, true, &train);
 		assert_int_equal(trains, 0);
 		assert_same(seed, &single, &train);
 	}

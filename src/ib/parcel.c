@@ -4,12 +4,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#define STAT_BLOCK	512u
 #define SEALS	(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
 
 union parcel_control {
@@ -32,43 +36,44 @@ static int parcel_file(const struct iovec *iov, int count, size_t bytes)
 	return -1;
 }
 
+int parcel_pass(int fd, const void *head, int file)
+{
+	struct iovec iov = { .iov_base = (void *)(uintptr_t)head, .iov_len = PARCEL_HEAD };
+	union parcel_control control;
+	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes,
+				  .msg_controllen = sizeof(control.bytes) };
+
+	memset(&control, 0, sizeof(control));
+	control.head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET,
+					 .cmsg_type = SCM_RIGHTS };
+	memcpy(CMSG_DATA(&control.head), &file, sizeof(file));
+	return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;
+}
+
 int parcel_send(int fd, const struct iovec *iov, int count)
 {
-	struct msghdr message = { .msg_iov = (struct iovec *)(uintptr_t)iov,
-				  .msg_iovlen = (size_t)count };
-	union parcel_control control;
-	struct iovec head;
-	uint8_t first[PARCEL_HEAD];
+	const struct msghdr message = { .msg_iov = (struct iovec *)(uintptr_t)iov,
+					.msg_iovlen = (size_t)count };
+	uint8_t head[PARCEL_HEAD];
 	size_t bytes = 0;
-	int file = -1, err;
+	int file, err;
 
 	for (int i = 0; i < count; i++)
 		bytes += iov[i].iov_len;
-	if (bytes > PARCEL_INLINE_MAX) {
-		file = parcel_file(iov, count, bytes);
-		if (file < 0)
-			return errno;
-		bytes = 0;
-		for (int i = 0; bytes < sizeof(first); i++) {
-			size_t part = sizeof(first) - bytes < iov[i].iov_len ? sizeof(first) - bytes :
-									       iov[i].iov_len;
+	if (bytes <= PARCEL_INLINE_MAX)
+		return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;
+	file = parcel_file(iov, count, bytes);
+	if (file < 0)
+		return errno;
+	bytes = 0;
+	for (int i = 0; bytes < sizeof(head); i++) {
+		size_t part = sizeof(head) - bytes < iov[i].iov_len ? sizeof(head) - bytes : iov[i].iov_len;
 
-			memcpy(first + bytes, iov[i].iov_base, part);
-			bytes += part;
-		}
-		head = (struct iovec){ .iov_base = first, .iov_len = sizeof(first) };
-		memset(&control, 0, sizeof(control));
-		message = (struct msghdr){ .msg_iov = &head, .msg_iovlen = 1,
-					   .msg_control = control.bytes,
-					   .msg_controllen = sizeof(control.bytes) };
-		control.head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)),
-						 .cmsg_level = SOL_SOCKET,
-						 .cmsg_type = SCM_RIGHTS };
-		memcpy(CMSG_DATA(&control.head), &file, sizeof(file));
+		memcpy(head + bytes, iov[i].iov_base, part);
+		bytes += part;
 	}
-	err = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;
-	if (file >= 0)
-		close(file);
+	err = parcel_pass(fd, head, file);
+	close(file);
 	return err;
 }
 
@@ -96,15 +101,22 @@ ssize_t parcel_receive(int fd, void *data, size_t bytes, int *file)
 	return got;
 }
 
-int parcel_read(int file, void *data, size_t bytes)
+/* Is it a sealed memory file of so many bytes? */
+static bool parcel_is_sealed(int file, size_t bytes, struct stat *stat)
 {
 	int seals = fcntl(file, F_GET_SEALS);
+
+	return seals >= 0 && (seals & SEALS) == SEALS && !fstat(file, stat) && stat->st_size >= 0 &&
+	       (size_t)stat->st_size == bytes;
+}
+
+int parcel_read(int file, void *data, size_t bytes)
+{
 	struct stat stat;
 
-	if (seals < 0 || (seals & SEALS) != SEALS || fstat(file, &stat) || stat.st_size < 0 ||
-	    (size_t)stat.st_size != bytes)
+	if (!parcel_is_sealed(file, bytes, &stat))
 		return EBADF;
-	for (size_t at = 0; at < bytes; ) {
+	for (size_t at = PARCEL_HEAD; at < bytes; ) {
 		ssize_t got = pread(file, (char *)data + at, bytes - at, (off_t)at);
 
 		if (got < 0 && errno == EINTR)
@@ -113,5 +125,24 @@ int parcel_read(int file, void *data, size_t bytes)
 			return EBADF;
 		at += (size_t)got;
 	}
+	return 0;
+}
+
+int parcel_map(int file, size_t bytes, void **memory)
+{
+	struct statfs system;
+	struct stat stat;
+	void *mapped;
+
+	if (!parcel_is_sealed(file, bytes, &stat))
+		return EBADF;
+	if (fstatfs(file, &system) || system.f_type != TMPFS_MAGIC ||
+	    (uint64_t)stat.st_blocks * STAT_BLOCK < bytes)
+		return EOPNOTSUPP;
+	/* Private, since a sealed file is not mapped otherwise by every kernel; nobody writes to it. */
+	mapped = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, file, 0);
+	if (mapped == MAP_FAILED)
+		return EOPNOTSUPP;
+	*memory = mapped;
 	return 0;
 }

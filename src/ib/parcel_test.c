@@ -29,6 +29,7 @@ static void short_ones_go_as_they_are_and_long_ones_with_a_file(void **unused)
 {
 	uint8_t *out = malloc(LONG), *in = malloc(LONG);
 	struct iovec iov = { .iov_base = out };
+	void *memory;
 	int file;
 
 	for (unsigned i = 0; i < LONG; i++)
@@ -43,9 +44,24 @@ static void short_ones_go_as_they_are_and_long_ones_with_a_file(void **unused)
 	assert_memory_equal(in, out, PARCEL_HEAD);
 	assert_true(file >= 0);
 	assert_int_equal(parcel_read(file, in, LONG - 1), EBADF);
+	memset(in, 1, PARCEL_HEAD);
 	assert_int_equal(parcel_read(file, in, LONG), 0);
-	assert_memory_equal(in, out, LONG);
+	assert_memory_equal(in + PARCEL_HEAD, out + PARCEL_HEAD, LONG - PARCEL_HEAD);
+	assert_int_equal(in[PARCEL_HEAD - 1], 1);	/* the datagram's, not the file's */
 	assert_int_equal(ftruncate(file, 5), -1);
+	assert_int_equal(parcel_map(file, LONG - 1, &memory), EBADF);
+	assert_int_equal(parcel_map(file, LONG, &memory), 0);
+	assert_memory_equal(memory, out, LONG);
+	munmap(memory, LONG);
+	/* The file goes on with another head. */
+	memset(in, 7, PARCEL_HEAD);
+	assert_int_equal(parcel_pass(ends[0], in, file), 0);
+	close(file);
+	memset(in, 0, LONG);
+	assert_int_equal(parcel_receive(ends[1], in, PARCEL_INLINE_MAX, &file), PARCEL_HEAD);
+	assert_int_equal(in[0], 7);
+	assert_int_equal(parcel_read(file, in, LONG), 0);
+	assert_memory_equal(in + PARCEL_HEAD, out + PARCEL_HEAD, LONG - PARCEL_HEAD);
 	close(file);
 	free(in);
 	free(out);
@@ -71,6 +87,30 @@ static void no_other_file_is_read(void **unused)
 	unlink(name);
 	close(pipes[0]);
 	close(pipes[1]);
+}
+
+/* To touch a hole takes memory, and where there is none the process that touches it ends. */
+static void a_file_with_holes_is_read_and_not_mapped(void **unused)
+{
+	static const unsigned seals[] = { F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE, F_SEAL_SEAL };
+	uint8_t *data = malloc(LONG), byte = 5;
+	void *memory;
+
+	for (unsigned missing = 0; missing <= 4; missing++) {		/* 4: none */
+		int file = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+		assert_int_equal(ftruncate(file, LONG), 0);
+		assert_int_equal(pwrite(file, &byte, 1, LONG - 1), 1);
+		for (unsigned i = 0; i < 4; i++)
+			if (i != missing)
+				assert_int_equal(fcntl(file, F_ADD_SEALS, seals[i]), 0);
+		assert_int_equal(parcel_map(file, LONG, &memory), missing < 4 ? EBADF : EOPNOTSUPP);
+		assert_int_equal(parcel_read(file, data, LONG), missing < 4 ? EBADF : 0);
+		close(file);
+	}
+	assert_int_equal(data[PARCEL_HEAD], 0);
+	assert_int_equal(data[LONG - 1], 5);
+	free(data);
 }
 
 static void what_does_not_fit_is_refused_with_its_file(void **unused)
@@ -124,6 +164,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(short_ones_go_as_they_are_and_long_ones_with_a_file),
 		cmocka_unit_test(no_other_file_is_read),
+		cmocka_unit_test(a_file_with_holes_is_read_and_not_mapped),
 		cmocka_unit_test(what_does_not_fit_is_refused_with_its_file),
 		cmocka_unit_test(more_files_than_one_are_refused),
 	};

@@ -187,6 +187,8 @@ static int message_unpack(int fd, ib_user_mad_t *umad, size_t mad)
 	if (parcel_receive(fd, head, sizeof(head), &file) < 0)
 		return errno;
 	err = file < 0 ? EBADF : parcel_read(file, umad, sizeof(*umad) + mad);
+	if (!err)
+		memcpy(umad, head, sizeof(head));
 	if (file >= 0)
 		close(file);
 	return err ? EIO : 0;

@@ -18,6 +18,7 @@
 #include "../../tools/fabric/gmp.c"
 #include "../../tools/fabric/issm.c"
 #include "../../tools/fabric/plane.c"
+#include "../../tools/fabric/sealed.c"
 #include "../../tools/fabric/sysfs.c"
 #include "../../tools/fabric/visitor.c"
 #include "fabric/internal.h"
@@ -245,7 +246,8 @@ static void world_begin(void)
 {
 	static const struct fabric_ops calls = { .deliver = ctl_deliver, .deliver_train = ctl_deliver_train,
 						 .arrive = ctl_arrive, .event = ctl_event };
-	static const struct agents_ops agent_calls = { .receive = visitors_receive };
+	static const struct agents_ops agent_calls = { .receive = visitors_receive,
+						      .receive_sealed = visitors_receive_sealed };
 	struct fabric_errors errors;
 
 	room = (struct room){ .listener = -1,

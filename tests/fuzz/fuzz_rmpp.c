@@ -35,9 +35,11 @@ static enum rmpp_result receive(struct rmpp_receiver *receiver, const uint8_t *m
 	if (result != RMPP_COMPLETE)
 		return result;
 	bytes = rmpp_receive_bytes(receiver);
-	if (before || bytes < receiver->offset || bytes > receiver->room)
+	if (before || bytes < receiver->offset ||
+	    (receiver->sealed ? bytes != receiver->sealed->bytes || receiver->room < MAD_BYTES :
+				bytes > receiver->room))
 		abort();
-	for (size_t i = 0; i < bytes; i += 64)		/* ASan looks */
+	for (size_t i = 0; i < (receiver->sealed ? MAD_BYTES : bytes); i += 64)		/* ASan looks */
 		copy[i % MAD_BYTES] ^= receiver->message[i];
 	rmpp_receive_end(receiver);
 	return result;
@@ -46,15 +48,15 @@ static enum rmpp_result receive(struct rmpp_receiver *receiver, const uint8_t *m
 static void send_train(struct rmpp_sender *sender, struct rmpp_receiver *receiver, unsigned most)
 {
 	struct rmpp_train train;
-	size_t room;
+	size_t memory;
 
 	if (!rmpp_send_train(sender, most, &train))
 		return;
-	room = rmpp_receive_train_room(receiver, &train);
-	if (!room || !rmpp_receive_train(receiver, &train))
+	memory = rmpp_receive_train_memory(receiver, &train);
+	if (!memory || !rmpp_receive_train(receiver, &train))
 		return;
 	rmpp_send_departed(sender, &train);
-	if (receiver->complete || receiver->room != room || receiver->received != sender->sent ||
+	if (receiver->complete || rmpp_receive_memory(receiver) != memory || receiver->received != sender->sent ||
 	    receiver->received >= receiver->window || sender->sent >= sender->window ||
 	    sender->sent >= sender->segments ||
 	    receiver->ahead >> (receiver->window - receiver->received - 1) & 1)		/* the next one is there */
@@ -79,6 +81,11 @@ static void send_more(struct rmpp_sender *sender, struct rmpp_receiver *receiver
 	}
 }
 
+static void sealed_release(struct rmpp_sealed *sealed)
+{
+	abort();		/* it is ours */
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
 {
 	static const unsigned offsets[] = { 36, 40, 56, 64 };
@@ -86,10 +93,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
 	struct input input = { data, length };
 	unsigned offset = offsets[next8(&input) % 4];
 	size_t bytes = offset + (size_t)next8(&input) * 77;
+	struct rmpp_sealed sealed = { .message = message, .bytes = bytes, .holders = 1,
+				      .release = sealed_release };
 	struct rmpp_receiver receiver;
 	struct rmpp_sender sender;
 
 	rmpp_send_begin(&sender, message, bytes, offset);
+	sender.sealed = bytes % 2 ? &sealed : NULL;
 	rmpp_receive_begin(&receiver, offset);
 	send_more(&sender, &receiver, next8(&input));
 	while (input.left) {
@@ -113,5 +123,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
 			abort();
 	}
 	rmpp_receive_end(&receiver);
+	if (sealed.holders != 1)
+		abort();
 	return 0;
 }

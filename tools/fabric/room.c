@@ -365,7 +365,8 @@ static const struct fabric_ops traced_calls = { .deliver = room_deliver,
 						.fold = room_fold,
 						.lost = room_lost,
 						.packet = room_packet };
-static const struct agents_ops agents_calls = { .receive = visitors_receive };
+static const struct agents_ops agents_calls = { .receive = visitors_receive,
+						.receive_sealed = visitors_receive_sealed };
 
 /* ---- the turn ---- */
 

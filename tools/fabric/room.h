@@ -61,7 +61,8 @@ struct room {
 	struct list visitors, issms, consoles;
 	unsigned visitor_count;
 	uint64_t pause_us;		/* FABRIC_NEVER, or: out of descriptors until then */
-	int closing;			/* visitor.c: a descriptor + 1 that is closed soon; 0: none */
+	int closing;			/* sealed.c: a descriptor + 1 that is closed soon; 0: none */
+	unsigned sealed_files;		/* that it keeps open */
 	uint64_t lost_mads;		/* of visitors that do not read */
 	struct data_plane *plane;	/* data.c; NULL: no program is attached */
 	size_t data_queued;		/* bytes that attached programs have not read */
@@ -106,8 +107,11 @@ bool room_find_device(const struct room *room, uint32_t host, const char *device
 
 int visitors_open(struct room *room);			/* 0 or errno */
 void visitors_close(struct room *room);
+/* agents_ops */
 void visitors_receive(void *visitor, const struct agent_header *header, const uint8_t *mad,
-		      size_t bytes);			/* agents_ops */
+		      size_t bytes);
+void visitors_receive_sealed(void *visitor, const struct agent_header *header, const uint8_t *first,
+			     struct rmpp_sealed *rest);
 /* Those that are done with go. At the end of a turn. */
 void visitors_reap(struct room *room);
 /* Lines about each, for the console. */

@@ -157,13 +157,12 @@ static bool visitor_send(struct visitor *visitor, const struct iovec *iov, int c
 	return true;
 }
 
-void visitors_receive(void *user, const struct agent_header *header, const uint8_t *mad, size_t bytes)
+/* @iov: the header, and the MAD in one piece or two. */
+static void visitor_give(struct visitor *visitor, const struct iovec *iov, int count)
 {
-	const struct iovec iov[2] = { { .iov_base = (void *)(uintptr_t)header, .iov_len = sizeof(*header) },
-				      { .iov_base = (void *)(uintptr_t)mad, .iov_len = bytes } };
-	struct visitor *visitor = user;
+	const uint8_t *mad = iov[1].iov_base;
 
-	if (visitor_send(visitor, iov, 2))
+	if (visitor_send(visitor, iov, count))
 		return;
 	visitor->lost++;
 	visitor->room->lost_mads++;
@@ -174,6 +173,34 @@ void visitors_receive(void *user, const struct agent_header *header, const uint8
 	room_say(visitor->room, "%s (%d) does not read its MADs: what does not fit is lost",
 		 visitor->program, (int)visitor->pid);
 }
+
+void visitors_receive(void *user, const struct agent_header *header, const uint8_t *mad, size_t bytes)
+{
+	const struct iovec iov[2] = { { .iov_base = (void *)(uintptr_t)header, .iov_len = sizeof(*header) },
+				      { .iov_base = (void *)(uintptr_t)mad, .iov_len = bytes } };
+
+	visitor_give(user, iov, 2);
+}
+
+void visitors_receive_sealed(void *user, const struct agent_header *header, const uint8_t *first,
+			     struct rmpp_sealed *rest)
+{
+	struct iovec iov[3] = { { .iov_base = (void *)(uintptr_t)header, .iov_len = sizeof(*header) },
+				{ .iov_base = (void *)(uintptr_t)first, .iov_len = MAD_BYTES },
+				{ .iov_base = (void *)(uintptr_t)(rest->message + MAD_BYTES),
+				  .iov_len = rest->bytes - MAD_BYTES } };
+	struct visitor *visitor = user;
+	uint8_t head[PARCEL_HEAD];
+
+	memcpy(head, header, sizeof(*header));
+	memcpy(head + sizeof(*header), first, MAD_BYTES);
+	/* What has to wait is a copy: descriptors are few. */
+	if (visitor->gone || !list_empty(&visitor->queue) || sealed_file(rest) < 0 ||
+	    parcel_pass(visitor->fd, head, sealed_file(rest)))
+		visitor_give(visitor, iov, 3);
+}
+
+_Static_assert(PARCEL_HEAD == sizeof(struct agent_header) + MAD_BYTES, "the first MAD of a parcel is whole");
 
 void visitor_answer(struct visitor *visitor, enum ctl_kind kind, int status, uint64_t value,
 		    const void *body, size_t bytes)
@@ -509,36 +536,25 @@ static void visitor_question(struct visitor *visitor, uint8_t *data, size_t byte
 /* ---- turns ---- */
 
 /* A MAD that is refused is lost, as one on a bad cable is; what is too long, too. */
-static void visitor_mad(struct visitor *visitor, const uint8_t *data, size_t bytes, int file)
+static void visitor_mad(struct visitor *visitor, const uint8_t *data, size_t bytes, int *file)
 {
-	struct agents_file *of = visitor->file;
+	struct rmpp_sealed *sealed;
 	struct agent_header header;
-	uint8_t *message;
 
-	if (file < 0) {
-		agents_write(of, data, bytes, visitor->room->now_us);
+	if (*file < 0) {
+		agents_write(visitor->file, data, bytes, visitor->room->now_us);
 		return;
 	}
-	memset(&header, 0, sizeof(header));
-	memcpy(&header, data, bytes < sizeof(header) ? bytes : sizeof(header));
-	if (header.length <= bytes || header.length > sizeof(header) + RMPP_MESSAGE_MAX)
+	if (bytes != PARCEL_HEAD)
 		return;
-	message = malloc(header.length);
-	if (message && !parcel_read(file, message, header.length))
-		agents_write_buffer(of, message, header.length, visitor->room->now_us);
-	else
-		free(message);
-}
-
-/*
- * What came with a message that has been read is closed when its segments are on their way: it may be the last
- * descriptor of it, and to give back a memory file's pages takes longer than to send it on.
- */
-static void visitor_close_later(struct room *room, int file)
-{
-	if (room->closing)
-		close(room->closing - 1);
-	room->closing = file + 1;
+	memcpy(&header, data, sizeof(header));
+	if (header.length <= PARCEL_INLINE_MAX || header.length > sizeof(header) + RMPP_MESSAGE_MAX)
+		return;
+	sealed = sealed_open(visitor->room, data, header.length, file);
+	if (!sealed)
+		return;
+	agents_write_sealed(visitor->file, data, sealed, visitor->room->now_us);
+	rmpp_sealed_put(sealed);
 }
 
 /* False: there is nothing more, or it has gone. */
@@ -555,11 +571,11 @@ static bool visitor_read(struct visitor *visitor)
 	if (got <= 0 || (!visitor->file && (file >= 0 || (size_t)got > MESSAGE_MAX)))
 		visitor_leave(visitor);
 	else if (visitor->file)
-		visitor_mad(visitor, data, (size_t)got, file);
+		visitor_mad(visitor, data, (size_t)got, &file);
 	else
 		visitor_question(visitor, data, (size_t)got);
 	if (file >= 0)
-		visitor_close_later(visitor->room, file);
+		sealed_close_later(visitor->room, file);
 	return !visitor->gone;
 }
 
@@ -609,7 +625,7 @@ void visitors_reap(struct room *room)
 			visitor_free(visitor);
 	}
 	if (room->closing && agents_deadline_us(room->agents) > room->now_us)
-		visitor_close_later(room, -1);
+		sealed_close_later(room, -1);
 	if (room->pause_us <= room->now_us)
 		room->pause_us = room_watch(room, room->listener, &room->listener_watch, EPOLLIN) ?
 				 room->now_us + PAUSE_US : FABRIC_NEVER;
@@ -761,7 +777,7 @@ void visitors_close(struct room *room)
 
 	while (!list_empty(&room->visitors))
 		visitor_free(list_entry(room->visitors.next, struct visitor, node));
-	visitor_close_later(room, -1);
+	sealed_close_later(room, -1);
 	if (room->listener < 0)
 		return;
 	close(room->listener);

@@ -56,6 +56,21 @@ void visitor_answer(struct visitor *visitor, enum ctl_kind kind, int status, uin
 /* @why: the text of an error. */
 void visitor_end(struct visitor *visitor, int status, uint64_t value, const char *why);
 
+/* ---- sealed.c ---- */
+
+/*
+ * The message of @bytes that came with @file, and began so. *file: -1 if it is kept. NULL: it is none, or there is
+ * no memory.
+ */
+struct rmpp_sealed *sealed_open(struct room *room, const uint8_t *first, size_t bytes, int *file);
+/* The file that has it, but for its header and first MAD; -1: none. */
+int sealed_file(const struct rmpp_sealed *sealed);
+/*
+ * Closes it with the next one, or when nothing is left to be sent: it may be the last descriptor of a file, and to
+ * give back its pages takes longer than to send it on. -1: what is left.
+ */
+void sealed_close_later(struct room *room, int file);
+
 /* ---- data.c ---- */
 
 void data_attach(struct visitor *visitor, uint32_t host);

@@ -58,7 +58,7 @@ struct datagram {
 	uint8_t link;			/* enum route_link; 0: RoCEv2 */
 	uint16_t channel;		/* local/: to or from which peer process */
 	struct ib_way ib;
-	uint16_t pkey;			/* mad/: of a MAD of a fabric */
+	uint16_t pkey_index;		/* mad/: of a MAD, in the table of its port */
 	uint16_t dlid;			/* receive, of a fabric: by which LID it has come */
 	/* local/, of a fabric: ports of its image + 1 where it arrives, and where it comes from; 0: RoCE */
 	uint32_t ib_end, ib_from;

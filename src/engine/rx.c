@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/call.h"
+#include "base/ip_addr.h"
 #include "engine/arrival.h"
 #include "engine/injection.h"
 #include "engine/internal.h"
@@ -204,21 +205,24 @@ static enum drop rx_take_multicast(struct receiver *receiver, const struct arriv
 	return engine->ops->multicast(engine->owner, &arrival->packet, &info, receiver->now_ns);
 }
 
-/* For QP0 or QP1. The P_Key that came by a fabric is any of its port's: the fabric has looked. QP0 has none. */
+/* For QP0 or QP1. */
 static enum drop rx_take_mad(struct receiver *receiver, const struct arrival *arrival)
 {
 	struct engine *engine = receiver->engine;
+	const struct datagram *datagram = arrival->datagram;
+	uint8_t source[16];
 	enum drop why;
 
-	if (arrival->packet.dest_qpn != QPN_SMI && !arrival->datagram->ib.port &&
-	    !pkey_matches(arrival->packet.pkey, PKEY_DEFAULT)) {
-		drop_explain(DROP_PKEY, NULL, &arrival->packet, arrival->datagram->source);
-		return drop_count(engine->counters, DROP_PKEY, 1);
-	}
 	call_shield();
 	rx_unlock_qp(receiver);
 	why = engine->ops->management(engine->owner, arrival, receiver->now_ns);
-	return why == DROP_NO_QP ? rx_no_qp(receiver, arrival->datagram, &arrival->packet) : why;
+	if (why == DROP_PKEY) {
+		memcpy(source, datagram->source, sizeof(source));
+		if (datagram->ib.port)		/* with a GRH it is a GID */
+			ip_addr_of_lid(source, datagram->ib.lid);
+		drop_explain(why, NULL, &arrival->packet, source);
+	}
+	return why == DROP_NO_QP ? rx_no_qp(receiver, datagram, &arrival->packet) : why;
 }
 
 /* QPs that no process has for itself. */

@@ -60,6 +60,7 @@ struct fabric_address {
 	uint8_t sl, path_bits;
 	uint32_t qpn, qkey; /* 0: QP0, the classes 0x01 and 0x81 whatever is given here */
 	uint16_t pkey_index;
+	uint16_t pkey;			/* from deliver(): of the packet, which the row at pkey_index lets in */
 	bool has_grh;
 	uint8_t gid_index, hop_limit, traffic_class;
 	uint32_t flow_label;

@@ -419,6 +419,7 @@ enum discard flight_source(const struct fabric *fabric, const struct flight *fli
 		.sl = flight->sl,
 		.qpn = flight->source_qpn,
 		.qkey = flight->qkey,
+		.pkey = flight->pkey,
 		.has_grh = flight->has_grh,
 		.hop_limit = flight->grh.hoplmt,
 		.traffic_class = flight->grh.tclass,

@@ -7,16 +7,16 @@
 #include "engine/qp_table.h"
 #include "mad/internal.h"
 
-void qp1_address(const struct datagram *datagram, uint16_t pkey, struct mad_address *from)
+void qp1_address(const struct datagram *datagram, struct mad_address *from)
 {
 	*from = (struct mad_address){ .link = datagram->link, .interface = datagram->interface,
-				      .traffic_class = datagram->traffic_class & (uint8_t)~ECN_BITS };
+				      .traffic_class = datagram->traffic_class & (uint8_t)~ECN_BITS,
+				      .pkey_index = datagram->pkey_index };
 	memcpy(from->local, datagram->destination, 16);
 	memcpy(from->remote, datagram->source, 16);
 	if (datagram->ib.port) {	/* a GRH is of one way alone: LIDs are who it is */
 		from->ib = datagram->ib;
 		from->ib.has_grh = false;
-		from->pkey = pkey;
 		ip_addr_of_lid(from->remote, datagram->ib.lid);
 	}
 }
@@ -29,7 +29,7 @@ enum drop qp1_deliver(struct qp1 *qp1, const struct datagram *datagram, const ui
 	if (!qp1->gsi)
 		return qp1_refuse(qp1, datagram, mad) ? DROP_NONE :
 							drop_count(qp1->engine->counters, DROP_MAD_NOBODY, 1);
-	qp1_address(datagram, datagram->pkey, &from);
+	qp1_address(datagram, &from);
 	counter_add(qp1->engine->counters, COUNTER_RX_MAD, 1);
 	return mad_received(qp1, QPN_GSI, &from, mad, now_ns);
 }

@@ -18,9 +18,21 @@
 #include "engine/injection.h"
 #include "engine/qp_table.h"
 #include "wire/cm_message.h"
+#include "wire/packet.h"
 
-static enum drop dispatch_check(const struct datagram *datagram, const struct packet *packet)
+/* In the table of the port by which @packet came; one of both has to be a full member. */
+static bool dispatch_find_pkey(struct qp1 *qp1, struct datagram *datagram, const struct packet *packet)
 {
+	unsigned index = net_find_pkey(qp1->net, datagram->ib.port, packet->pkey);
+
+	datagram->pkey_index = (uint16_t)index;
+	return index < PKEY_TABLE_SIZE && pkey_matches(packet->pkey, net_pkey(qp1->net, datagram->ib.port, index));
+}
+
+static enum drop dispatch_check(struct qp1 *qp1, struct datagram *datagram, const struct packet *packet)
+{
+	if (!dispatch_find_pkey(qp1, datagram, packet))
+		return DROP_PKEY;	/* told by the engine */
 	if (packet->op->code != OPCODE_UD_SEND_ONLY || packet->payload_bytes != MAD_BYTES)
 		return DROP_MAD_MALFORMED;
 	if (packet->deth.qkey != QKEY_GSI)
@@ -30,21 +42,19 @@ static enum drop dispatch_check(const struct datagram *datagram, const struct pa
 
 /* MAD without another owner: deliver it, or hold a request until a server claims it. */
 static enum drop dispatch_take(struct qp1 *qp1, const struct cm_target *target,
-			       const struct arrival *arrival, uint64_t now_ns)
+			       const struct arrival *arrival, struct datagram *one, uint64_t now_ns)
 	REQUIRES(qp1->engine->progress)
 {
 	const uint8_t *mad = arrival->packet.payload;
-	struct datagram one = arrival_datagram(arrival);
 	enum drop why = DROP_NONE;
 
-	one.pkey = arrival->packet.pkey;
 	if (qp1->engine->injection &&
 	    !injection_admit_management(qp1->engine, arrival, now_ns, &why))
 		return why;
-	if (target->kind == CM_TARGET_SERVICE && !one.forwarded && !qp1_serves(qp1, target, &one) &&
-	    backlog_add(qp1, target, &one, mad, now_ns))
+	if (target->kind == CM_TARGET_SERVICE && !one->forwarded && !qp1_serves(qp1, target, one) &&
+	    backlog_add(qp1, target, one, mad, now_ns))
 		return DROP_NONE;
-	return qp1_deliver(qp1, &one, mad, now_ns);
+	return qp1_deliver(qp1, one, mad, now_ns);
 }
 
 /* The SMI looks at no key. DROP_NO_QP, not counted: this process has none. */
@@ -57,7 +67,7 @@ static enum drop dispatch_smp(struct qp1 *qp1, const struct arrival *arrival, ui
 
 	if (!qp1->gsi || packet->op->code != OPCODE_UD_SEND_ONLY || packet->payload_bytes != MAD_BYTES)
 		return DROP_NO_QP;
-	qp1_address(arrival->datagram, packet->pkey, &from);
+	qp1_address(arrival->datagram, &from);
 	why = mad_received(qp1, QPN_SMI, &from, packet->payload, now_ns);
 	if (why != DROP_NO_QP)
 		counter_add(qp1->engine->counters, COUNTER_RX_MAD, 1);
@@ -73,14 +83,14 @@ enum drop qp1_receive(struct qp1 *qp1, const struct arrival *arrival, uint64_t n
 
 	if (arrival->packet.dest_qpn == QPN_SMI)
 		return dispatch_smp(qp1, arrival, now_ns);
-	why = dispatch_check(&one, &arrival->packet);
+	why = dispatch_check(qp1, &one, &arrival->packet);
 	if (why)
 		return drop_count(qp1->engine->counters, why, 1);
 	cm_message_target(arrival->packet.payload, &target);
 	if (!one.forwarded)
 		err = qp1_forward(qp1, &target, &one);
 	if (err == ECONNREFUSED)
-		return dispatch_take(qp1, &target, arrival, now_ns);
+		return dispatch_take(qp1, &target, arrival, &one, now_ns);
 	if (!err && qp1->engine->group)
 		port_group_stale(qp1->engine->group, now_ns);
 	return qp1_count_forwarded(qp1, err);

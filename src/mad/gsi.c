@@ -134,9 +134,11 @@ int qp1_transmit(struct qp1 *qp1, struct datagram *datagram, const uint8_t mad[M
 {
 	const struct out_mad out = {
 		.bytes = mad, .psn = atomic_fetch_add(&qp1->psn, 1),
-		.pkey = datagram->link == ROUTE_IB && datagram->pkey ? datagram->pkey : PKEY_DEFAULT,
+		.pkey = net_pkey(qp1->net, datagram->ib.port, datagram->pkey_index),
 	};
 
+	if (!(out.pkey & ~PKEY_FULL))
+		return EINVAL;
 	return out_send_mad(qp1->engine, datagram, &out);
 }
 
@@ -147,7 +149,7 @@ int gsi_send(struct gsi *gsi, const struct mad_address *to, const uint8_t mad[MA
 				     .flow_label = to->flow_label,
 				     .traffic_class = to->traffic_class,
 				     .hop_limit = to->hop_limit, .errors_wanted = !to->link,
-				     .ib = to->ib, .pkey = to->pkey };
+				     .ib = to->ib, .pkey_index = to->pkey_index };
 	bool inside = !to->link && (is_host_only(gsi, to->remote) || is_host_only(gsi, to->local));
 
 	if (atomic_load(&gsi->abandoned) || (to->link && !gsi->qp1->engine->links[to->link]))

@@ -25,8 +25,8 @@ struct net;
 
 /*
  * Any thread, never blocks. 0; EAGAIN: the socket's buffer is full; EHOSTUNREACH, ENETUNREACH;
- * other errors of the kernel (EPERM: a firewall; EINVAL: the local address is not ours); ENODEV:
- * fork().
+ * other errors of the kernel (EPERM: a firewall; EINVAL: the local address is not ours, or the row of the
+ * port's table has no P_Key); ENODEV: fork().
  */
 int gsi_send(struct gsi *gsi, const struct mad_address *to, const uint8_t mad[MAD_BYTES]);
 void gsi_count(struct gsi *gsi, int counter);	/* enum counter, up by one; any thread */

@@ -19,8 +19,10 @@
 
 #include "base/bytes.h"
 #include "base/ip_addr.h"
+#include "engine/arrival.h"
 #include "mad/fake_consumer_test.h"
 #include "mad/gsi.h"
+#include "mad/qp1.h"
 #include "device/internal.h"
 #include "platform/netdev.h"
 #include "platform/netns_test.h"
@@ -311,6 +313,99 @@ static void what_is_no_mad_for_qp1_is_counted_and_dropped(void **state)
 		close(fd);
 	}
 	assert_int_equal(counted(COUNTER_RX_MAD), got);
+}
+
+/* ---- P_Keys by the row of the port's table ---- */
+
+#define IB_PORT	IB_WAY_PORT(1, 2)
+
+static struct net_ib_port ib_now;
+static struct packet ib_sent;
+
+static bool look(void *owner, uint16_t port, struct net_ib_port *now)
+{
+	*now = ib_now;
+	return port == IB_PORT;
+}
+
+static unsigned prepare(struct link *link, struct datagram *datagram)
+{
+	return 1;
+}
+
+static int send_one(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
+{
+	assert_int_equal(packet_parse(datagram->data, datagram->bytes - ICRC_BYTES, &ib_sent), PARSE_OK);
+	*sent = 1;
+	return 0;
+}
+
+static const struct link_ops ib_link_ops = { .unsealed = true, .prepare = prepare, .send = send_one };
+static struct link ib_link = { .ops = &ib_link_ops };
+
+static enum drop comes_by_lid(uint16_t pkey)
+{
+	uint8_t mad[MAD_BYTES];
+	struct datagram datagram = { .ib = { .port = IB_PORT, .lid = 9 } };
+	struct arrival arrival = {
+		.datagram = &datagram,
+		.packet = { .op = opcode_get(OPCODE_UD_SEND_ONLY), .pkey = pkey, .dest_qpn = QPN_GSI,
+			    .deth = { .qkey = QKEY_GSI, .source_qpn = QPN_GSI }, .payload = mad,
+			    .payload_bytes = MAD_BYTES },
+	};
+	enum drop why;
+
+	make_mad(mad, 1);
+	lock_acquire(&hca->engine.progress);
+	why = qp1_receive(&hca->qp1, &arrival, clock_now_ns());
+	lock_release(&hca->engine.progress);
+	return why;
+}
+
+static void a_mad_by_lid_has_the_pkey_of_its_row(void **state)
+{
+	static const struct {
+		uint16_t pkey;
+		int row;		/* -1: none lets it in */
+	} arrivals[] = {
+		{ 0x8005, 2 }, { 0x0005, 2 }, { 0x8006, 3 }, { 0x0006, -1 }, { 0xffff, 1 }, { 0x7fff, 1 },
+		{ 0x8007, -1 }, { 0x8000, -1 }, { 0, -1 },
+	};
+	struct mad_address to = { .link = ROUTE_IB, .ib = { .port = IB_PORT, .lid = 9 } };
+	struct link *links = hca->engine.links[ROUTE_IB];
+	typeof(hca->net.maker.look) maker = hca->net.maker.look;
+	uint64_t dropped = counted(COUNTER_RX_PKEY);
+	uint8_t mad[MAD_BYTES];
+
+	ib_now = (struct net_ib_port){ .pkeys = 5, .pkey = { 0, 0xffff, 0x8005, 0x0006 } };
+	hca->net.maker.look = look;
+	hca->engine.links[ROUTE_IB] = &ib_link;
+	make_mad(mad, 3);
+	for (unsigned i = 0; i < PKEY_TABLE_SIZE + 2; i++) {
+		bool has = i >= 1 && i <= 3;
+
+		to.pkey_index = (uint16_t)i;
+		ib_sent.pkey = 0;
+		assert_int_equal(gsi_send(gsi, &to, mad), has ? 0 : EINVAL);
+		assert_int_equal(ib_sent.pkey, has ? ib_now.pkey[i] : 0);
+	}
+	for (unsigned i = 0; i < sizeof(arrivals) / sizeof(arrivals[0]); i++) {
+		unsigned before = heard.received;
+
+		assert_int_equal(comes_by_lid(arrivals[i].pkey), arrivals[i].row < 0 ? DROP_PKEY : DROP_NONE);
+		assert_int_equal(heard.received, before + (arrivals[i].row >= 0));
+		dropped += arrivals[i].row < 0;
+		if (arrivals[i].row >= 0)
+			assert_int_equal(heard.address.pkey_index, arrivals[i].row);
+	}
+	assert_int_equal(counted(COUNTER_RX_PKEY), dropped);
+	ib_now.pkey[2] = 0x8009;		/* the subnet manager has changed the row */
+	to.pkey_index = 2;
+	assert_int_equal(gsi_send(gsi, &to, mad), 0);
+	assert_int_equal(ib_sent.pkey, 0x8009);
+	assert_int_equal(comes_by_lid(0x8005), DROP_PKEY);
+	hca->net.maker.look = maker;
+	hca->engine.links[ROUTE_IB] = links;
 }
 
 static void what_comes_to_qp0_is_its_consumers_alone(void **state)
@@ -645,6 +740,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_mad_leaves_as_rxe_sends_it),
 		TEST(what_is_no_mad_for_qp1_is_counted_and_dropped),
+		TEST(a_mad_by_lid_has_the_pkey_of_its_row),
 		TEST(what_comes_to_qp0_is_its_consumers_alone),
 		TEST(where_nobody_has_the_port_is_known_within_milliseconds),
 		TEST(errors_of_one_destination_do_not_disturb_another),

@@ -30,7 +30,7 @@ int qp1_transmit(struct qp1 *qp1, struct datagram *datagram, const uint8_t mad[M
 bool qp1_refuse(struct qp1 *qp1, const struct datagram *datagram, const uint8_t mad[MAD_BYTES]);
 
 /* deliver.c: where a MAD comes from. */
-void qp1_address(const struct datagram *datagram, uint16_t pkey, struct mad_address *from);
+void qp1_address(const struct datagram *datagram, struct mad_address *from);
 /* 0; ECONNREFUSED: no other process owns it; another errno: it is lost. */
 int qp1_forward(struct qp1 *qp1, const struct cm_target *target, const struct datagram *datagram)
 	REQUIRES(qp1->engine->progress);

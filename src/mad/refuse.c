@@ -12,7 +12,7 @@
 bool qp1_refuse(struct qp1 *qp1, const struct datagram *datagram, const uint8_t mad[MAD_BYTES])
 {
 	struct datagram back = { .link = datagram->link, .interface = datagram->interface,
-				 .ib = datagram->ib, .pkey = datagram->pkey };
+				 .ib = datagram->ib, .pkey_index = datagram->pkey_index };
 	struct cm_message message, answer;
 	uint8_t bytes[MAD_BYTES];
 

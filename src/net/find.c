@@ -175,6 +175,29 @@ unsigned net_ib_pkey_index(const struct net_ib_port *now, uint16_t pkey)
 	return found;
 }
 
+static bool net_pkeys(struct net *net, uint16_t ib_port, struct net_ib_port *now)
+{
+	if (ib_port)
+		return net_ib_port(net, ib_port, now);
+	now->pkeys = 1;
+	now->pkey[0] = PKEY_DEFAULT;
+	return true;
+}
+
+uint16_t net_pkey(struct net *net, uint16_t ib_port, unsigned index)
+{
+	struct net_ib_port now;
+
+	return net_pkeys(net, ib_port, &now) && index < now.pkeys ? now.pkey[index] : 0;
+}
+
+unsigned net_find_pkey(struct net *net, uint16_t ib_port, uint16_t pkey)
+{
+	struct net_ib_port now;
+
+	return net_pkeys(net, ib_port, &now) ? net_ib_pkey_index(&now, pkey) : PKEY_TABLE_SIZE;
+}
+
 int net_find_ib_way(struct net *net, struct net_way *way)
 {
 	return net->maker.find_way ?

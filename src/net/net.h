@@ -108,6 +108,13 @@ struct net_ib_port {
 bool net_ib_port(struct net *net, uint16_t ib_port, struct net_ib_port *now);
 /* The row of the port's table that is of the same partition; PKEY_TABLE_SIZE: none. */
 unsigned net_ib_pkey_index(const struct net_ib_port *now, uint16_t pkey);
+/*
+ * The table of a port now; @ib_port 0: of an interface, where RoCE has the default partition alone.
+ * net_pkey(): the key of row @index, 0: none; net_find_pkey(): as net_ib_pkey_index(), PKEY_TABLE_SIZE
+ * also when there is no such port.
+ */
+uint16_t net_pkey(struct net *net, uint16_t ib_port, unsigned index);
+unsigned net_find_pkey(struct net *net, uint16_t ib_port, uint16_t pkey);
 
 /*
  * To @destination, an IP address, a GID or a multicast address, from @source, or all zero: chosen. Then

@@ -57,7 +57,7 @@ static int link_open_memory(struct rs_link *link, struct ibv_pd *pd)
 /* The QP is not the id's: other ids of this device use it, too. */
 static int start_qp(struct rs_link *link)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .pkey_index = 0,
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .pkey_index = link->pkey_index,
 				    .port_num = link->id->port_num, .qkey = RDMA_UDP_QKEY };
 	int err = ibv_modify_qp(link->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 				IBV_QP_QKEY);
@@ -111,15 +111,19 @@ static int post_receive(struct rs_link *link, uint32_t slot)
 int rs_link_get_locked(struct rsocket *rs, struct rdma_cm_id *id, struct rs_link **found,
 		       bool *kept)
 {
+	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT };
+	struct ibv_port_attr attr;
 	struct rs_link *link;
 	struct list *node;
-	int err;
-	struct ibv_port_attr attr;
+	int err, mask;
 
 	*kept = false;
+	if (rdma_init_qp_attr(id, &init, &mask))
+		return errno;
 	list_for_each(node, &rs->datagram.links) {
 		link = list_entry(node, struct rs_link, node);
-		if (link->id->verbs == id->verbs && link->id->port_num == id->port_num) {
+		if (link->id->verbs == id->verbs && link->id->port_num == id->port_num &&
+		    link->pkey_index == init.pkey_index) {
 			*found = link;
 			return 0;
 		}
@@ -128,6 +132,7 @@ int rs_link_get_locked(struct rsocket *rs, struct rdma_cm_id *id, struct rs_link
 	if (!link)
 		return ENOMEM;
 	link->id = id;
+	link->pkey_index = init.pkey_index;
 	err = ibv_query_port(link->id->verbs, link->id->port_num, &attr);
 	link->mtu = err ? 0 : 128u << attr.active_mtu;
 	if (link->mtu > DATAGRAM_BYTES)

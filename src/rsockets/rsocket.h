@@ -143,6 +143,7 @@ struct rs_arrival {
 struct rs_link {
 	struct list node;
 	struct rdma_cm_id *id;		/* keeps the device */
+	uint16_t pkey_index;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;

@@ -53,6 +53,8 @@ static const char *drop_state_advice(enum ibv_qp_state state, bool theirs)
 }
 
 #define DROP_ROCE_PKEY	": RoCE has 0xffff alone (pkey_index 0)"
+#define DROP_PORT_PKEY	": no row of this port's table lets it in (smpquery pkeys); a full member, bit 15, " \
+			"has to be the packet's key or the row's"
 
 /* The field @name of @length characters; what snprintf() returns. */
 static int drop_field(const char *name, size_t length, const struct drop_facts *facts, char *out, size_t size)
@@ -75,7 +77,7 @@ static int drop_field(const char *name, size_t length, const struct drop_facts *
 	FIELD(qkey, "0x%08x", packet->deth.qkey)
 	FIELD_OF_PACKET(bytes, "%zu", packet->payload_bytes)
 	if (!qp)
-		FIELD(pkey_rule, DROP_ROCE_PKEY)
+		FIELD(pkey_rule, ip_addr_is_lid(facts->source) ? DROP_PORT_PKEY : DROP_ROCE_PKEY)
 	if (!qp)
 		return snprintf(out, size, "{%.*s}", (int)length, name);
 	lock_assert_held(&qp->lock);

@@ -2,6 +2,7 @@
 /* What a receiver says about packets that it drops, heard through a file in place of stderr. */
 #include <sys/mman.h>
 
+#include "base/ip_addr.h"
 #include "base/log.h"
 #include "transport/drop.h"
 #include "transport/test_support.h"
@@ -185,6 +186,7 @@ static void other_psns_of_one_peer_are_no_news(void **state) UNCHECKED_LOCKS
 static void strangers_are_told_apart(void **state)
 {
 	struct packet packet = packet_of(OPCODE_RC_SEND_ONLY, 0);
+	uint8_t by_lid[16];
 
 	packet.dest_qpn = 0x123456;
 	drop_explain(DROP_NO_QP, NULL, &packet, peer_address);
@@ -193,6 +195,9 @@ static void strangers_are_told_apart(void **state)
 	packet.pkey = 0x8001;
 	drop_explain(DROP_PKEY, NULL, &packet, peer_address);
 	expect_heard("its P_Key is 0x8001: RoCE has 0xffff alone");
+	ip_addr_of_lid(by_lid, 9);
+	drop_explain(DROP_PKEY, NULL, &packet, by_lid);
+	expect_heard("its P_Key is 0x8001: no row of this port's table lets it in");
 	drop_print(DROP_STRANGER, NULL, NULL, peer_address, 0x654321);
 	expect_heard("no process of this host has qp 0x654321");
 }

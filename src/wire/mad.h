@@ -40,7 +40,7 @@ struct mad_address {
 	uint8_t link;			/* as that of a datagram (base/datagram.h); 0: UDP */
 	/* By a port of a virtual fabric: remote is ip_addr_of_lid(). Else the port is 0. */
 	struct ib_way ib;
-	uint16_t pkey;
+	uint16_t pkey_index;		/* in the table of the port; of QP0: 0 */
 };
 
 /* False: shorter than a MAD, or of another base version. @bytes may exceed MAD_BYTES (pad). */

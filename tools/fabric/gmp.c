@@ -185,7 +185,7 @@ static bool gmp_write(struct room *room, struct visitor *visitor, struct data_po
 	};
 	const struct ib_mad_ends ends = {
 		.source_qpn = QPN_GSI, .destination_qpn = QPN_GSI, .qkey = QKEY_GSI,
-		.pkey = fabric_pkey(room->fabric, at->node, at->last.number, from->pkey_index),
+		.pkey = from->pkey,
 	};
 	struct fabric_port_info info;
 	size_t bytes;
@@ -374,6 +374,7 @@ bool gmp_send(struct visitor *visitor, struct data_port *port, const uint8_t *da
 		put_be32(mad + 8, TID_OF_SLOT | attached->slot[0]);
 	to.lid = ib.route.dlid;
 	to.sl = ib.route.sl;
+	to.pkey = packet.pkey;
 	to.path_bits = (uint8_t)(ib.route.slid & 0x7f);
 	to.has_grh = ib.route.has_grh;
 	to.traffic_class = ib.route.grh.tclass;

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "cm/endpoint/internal.h"
 #include "platform/clock.h"
+#include "wire/packet.h"
 #include "wire/smp.h"
 
 #define TX_QUEUE_MAX 4 /* messages of a usual step; further ones are allocated */
@@ -407,7 +408,8 @@ static uint16_t agent_sa_send(void *host, uint16_t port, const uint8_t mad[MAD_B
 	if (!net_ib_port(gsi_net(agent.gsi), port, &now) || !now.sm_lid || now.state != IBV_PORT_ACTIVE)
 		return 0;
 	to.ib = (struct ib_way){ .port = port, .lid = now.sm_lid, .sl = now.sm_sl };
-	to.pkey = ib_default_pkey(&now);
+	/* The SM is a full member of the default partition, as all ports are members. */
+	to.pkey_index = (uint16_t)net_ib_pkey_index(&now, PKEY_DEFAULT);
 	ip_addr_of_lid(to.remote, now.sm_lid);
 	if (!agent_send(&to, mad))
 		return 0;

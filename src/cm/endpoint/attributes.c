@@ -32,16 +32,21 @@ static bool attributes_has_request(const struct endpoint *endpoint)
 	       endpoint->connection;
 }
 
-static void to_init(const struct endpoint *endpoint, struct ibv_qp_attr *attr, int *mask)
+static int to_init(const struct endpoint *endpoint, struct ibv_qp_attr *attr, int *mask)
 	REQUIRES(agent.lock)
 {
-	attr->pkey_index = endpoint_is_ib(endpoint) ? ib_pkey_index(endpoint) : 0;
+	uint16_t pkey_index = 0;
+	int err = endpoint_is_ib(endpoint) ? ib_pkey_index(endpoint, &pkey_index) : 0;
+
+	if (err)
+		return err;
+	attr->pkey_index = pkey_index;
 	attr->port_num = endpoint->port->gid.port;
 	*mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 	if (endpoint->qp_type == IBV_QPT_UD) {
 		attr->qkey = endpoint->qkey;
 		*mask |= IBV_QP_QKEY;
-		return;
+		return 0;
 	}
 	attr->qp_access_flags = 0;
 	if (attributes_has_request(endpoint)) {
@@ -51,6 +56,7 @@ static void to_init(const struct endpoint *endpoint, struct ibv_qp_attr *attr, i
 						 IBV_ACCESS_REMOTE_ATOMIC;
 	}
 	*mask |= IBV_QP_ACCESS_FLAGS;
+	return 0;
 }
 
 static void attributes_to_rtr(const struct endpoint *endpoint, struct ibv_qp_attr *attr, int *mask)
@@ -113,8 +119,7 @@ static int attributes_of(struct endpoint *endpoint, struct ibv_qp_attr *attr, in
 	if (attr->qp_state == IBV_QPS_INIT) {
 		if (endpoint->qp_type == IBV_QPT_UD)
 			qkey_default(endpoint);
-		to_init(endpoint, attr, mask);
-		return 0;
+		return to_init(endpoint, attr, mask);
 	}
 	if (attr->qp_state != IBV_QPS_RTR && attr->qp_state != IBV_QPS_RTS)
 		return EINVAL;

@@ -19,7 +19,7 @@ static int open_by_fabric(void **test)
 	memset(&fake, 0, sizeof(fake));
 	fake.by_fabric = true;
 	fake.ib = (struct net_ib_port){ .lid = LID, .sm_lid = SM_LID, .sm_sl = 3, .state = IBV_PORT_ACTIVE,
-					.active_mtu = IBV_MTU_4096, .pkeys = 2, .pkey = { 0xffff, 0x8005 },
+					.active_mtu = IBV_MTU_4096, .pkeys = 3, .pkey = { 0x8005, 0xffff, 0x8006 },
 					.gid.raw = { 0xfe, 0x80, [15] = 1 } };
 	return cm_channel_open(&channel);
 }
@@ -44,7 +44,7 @@ static void expect_asked(const uint8_t *mad, uint8_t method, uint16_t attribute)
 	assert_int_equal(sent_to.ib.lid, SM_LID);
 	assert_int_equal(sent_to.ib.sl, 3);
 	assert_int_equal(sent_to.ib.port, FAKE_IB_PORT);
-	assert_int_equal(sent_to.pkey, 0xffff);
+	assert_int_equal(sent_to.pkey_index, 1);
 }
 
 static void sa_answers(const uint8_t *question, uint16_t status, enum record kind, const void *record)
@@ -147,7 +147,7 @@ static void a_path_can_be_given(void **test)
 {
 	struct ibv_path_data data = {
 		.flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL,
-		.path = { .mtu = IBV_MTU_1024, .pkey = htobe16(0x8005), .slid = htobe16(LID) },
+		.path = { .mtu = IBV_MTU_1024, .pkey = htobe16(0x8006), .slid = htobe16(LID) },
 	};
 	struct endpoint *endpoint = create();
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT };
@@ -159,11 +159,16 @@ static void a_path_can_be_given(void **test)
 	assert_int_equal(give_path(endpoint, &data), 0);
 	take(RDMA_CM_EVENT_ROUTE_RESOLVED);
 	assert_int_equal(endpoint_qp_attributes(endpoint, &attr, &mask), 0);
-	assert_int_equal(attr.pkey_index, 1);
+	assert_int_equal(attr.pkey_index, 2);
 	assert_int_equal(start_connecting(endpoint, NULL, 0), 0);
 	sent();
 	assert_int_equal(sent_to.ib.lid, PEER);
-	assert_int_equal(sent_to.pkey, 0x8005);
+	assert_int_equal(sent_to.pkey_index, 2);
+	attr.pkey_index = 9;
+	fake.ib.pkeys = 2;		/* it is in that partition no longer */
+	attr.qp_state = IBV_QPS_INIT;
+	assert_int_equal(endpoint_qp_attributes(endpoint, &attr, &mask), EINVAL);
+	assert_int_equal(attr.pkey_index, 9);
 	endpoint_destroy(endpoint);
 }
 
@@ -302,7 +307,7 @@ static void a_program_that_ended_disconnects(void **test)
 /* A request of a peer in this partition, which comes by one that both have. */
 static void request_comes(struct endpoint *client, uint16_t pkey)
 {
-	struct mad_address from = { .link = ROUTE_IB, .pkey = 0xffff,
+	struct mad_address from = { .link = ROUTE_IB, .pkey_index = 1,
 				    .ib = { .port = FAKE_IB_PORT, .lid = PEER } };
 	struct cm_message message;
 	uint8_t mad[MAD_BYTES];

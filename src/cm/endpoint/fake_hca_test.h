@@ -235,6 +235,16 @@ unsigned net_ib_pkey_index(const struct net_ib_port *now, uint16_t pkey)
 	return PKEY_TABLE_SIZE;
 }
 
+uint16_t net_pkey(struct net *unused, uint16_t ib_port, unsigned index)
+{
+	return ib_port == FAKE_IB_PORT && index < fake.ib.pkeys ? fake.ib.pkey[index] : 0;
+}
+
+unsigned net_find_pkey(struct net *unused, uint16_t ib_port, uint16_t pkey)
+{
+	return ib_port == FAKE_IB_PORT ? net_ib_pkey_index(&fake.ib, pkey) : PKEY_TABLE_SIZE;
+}
+
 int net_find_ib_way(struct net *unused, struct net_way *way)
 {
 	uint8_t here[16], there[16];
@@ -246,7 +256,7 @@ int net_find_ib_way(struct net *unused, struct net_way *way)
 	memcpy(way->source, here, 16);
 	memcpy(way->gid, (uint8_t [16]){ 0xfe, 0x80, [15] = 2 }, 16);
 	way->port = (struct net_gid){ .device = "vb_ib0", .guid = 1, .port = 1, .gid = fake.ib.gid,
-				      .active_mtu = IBV_MTU_4096, .pkey = fake.ib.pkey[0], .link = ROUTE_IB,
+				      .active_mtu = IBV_MTU_4096, .pkey = fake.ib.pkey[1], .link = ROUTE_IB,
 				      .ib_port = FAKE_IB_PORT };
 	memcpy(way->port.address, here, 16);
 	return 0;

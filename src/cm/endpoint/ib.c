@@ -19,14 +19,6 @@
 
 /* ---- messages to the administration ---- */
 
-/* The key of the default partition that the port has: all end ports are members, the SM in full. */
-uint16_t ib_default_pkey(const struct net_ib_port *now)
-{
-	unsigned index = net_ib_pkey_index(now, PKEY_DEFAULT);
-
-	return index < now->pkeys ? now->pkey[index] : PKEY_DEFAULT;
-}
-
 void ib_explain_silence(bool joining, const struct endpoint *endpoint, const struct sa_answer *answer)
 {
 	const char *call = joining ? "rdma_join_multicast" : "rdma_resolve_route";
@@ -59,24 +51,36 @@ static uint16_t ib_pkey(const struct endpoint *endpoint)
 	return endpoint->port->gid.pkey;
 }
 
-uint16_t ib_member_pkey(const struct endpoint *endpoint)
+/* The key is in no row of the port's table. */
+static int ib_not_a_member(const char *call, const struct endpoint *endpoint)
 {
-	struct net_ib_port now;
-	unsigned index = PKEY_TABLE_SIZE;
+	const struct net_gid *port = &endpoint->port->gid;
 
-	if (net_ib_port(gsi_net(agent.gsi), endpoint->port->gid.ib_port, &now))
-		index = net_ib_pkey_index(&now, ib_pkey(endpoint));
-	return index < PKEY_TABLE_SIZE ? now.pkey[index] : ib_pkey(endpoint);
+	explain_about("ROUTE_ERROR", OF_NOTHING,
+		      "%s: port %u of %s is in no partition 0x%04x: its table has no such P_Key "
+		      "(smpquery pkeys): name another one in sib_pkey, or give the port this one in opensm's "
+		      "partitions.conf", call, port->port, port->device, ib_pkey(endpoint) & 0x7fff);
+	return EINVAL;
 }
 
-uint16_t ib_pkey_index(const struct endpoint *endpoint)
+uint16_t ib_member_pkey(const struct endpoint *endpoint)
 {
-	struct net_ib_port now;
-	unsigned index = PKEY_TABLE_SIZE;
+	struct net *net = gsi_net(agent.gsi);
+	uint16_t port = endpoint->port->gid.ib_port;
+	uint16_t found = net_pkey(net, port, net_find_pkey(net, port, ib_pkey(endpoint)));
 
-	if (net_ib_port(gsi_net(agent.gsi), endpoint->port->gid.ib_port, &now))
-		index = net_ib_pkey_index(&now, ib_pkey(endpoint));
-	return index < PKEY_TABLE_SIZE ? (uint16_t)index : 0;
+	return found ? found : ib_pkey(endpoint);
+}
+
+int ib_pkey_index(const struct endpoint *endpoint, uint16_t *index)
+{
+	const struct net_gid *port = &endpoint->port->gid;
+	unsigned found = net_find_pkey(gsi_net(agent.gsi), port->ib_port, ib_pkey(endpoint));
+
+	if (found == PKEY_TABLE_SIZE)
+		return ib_not_a_member("rdma_init_qp_attr", endpoint);
+	*index = (uint16_t)found;
+	return 0;
 }
 
 /* As the IPv4 TOS is a QoS class, and an IPv6 traffic class is one of the path (cma in Linux). */
@@ -124,18 +128,6 @@ static void explain_no_path(const struct endpoint *endpoint, const char *why)
 		      "show; saquery PR; smpquery pkeys)", gid, ib_pkey(endpoint), why);
 }
 
-/* The key is in no row of the port's table. */
-static int ib_not_a_member(const struct endpoint *endpoint)
-{
-	const struct net_gid *port = &endpoint->port->gid;
-
-	explain_about("ROUTE_ERROR", OF_NOTHING,
-		      "rdma_resolve_route: port %u of %s is in no partition 0x%04x: its table has no such P_Key "
-		      "(smpquery pkeys): name another one in sib_pkey, or give the port this one in opensm's "
-		      "partitions.conf", port->port, port->device, ib_pkey(endpoint) & 0x7fff);
-	return EINVAL;
-}
-
 int ib_path_ask(const struct endpoint *endpoint, struct ib_path_record *asked, uint64_t *components)
 {
 	struct net_ib_port now;
@@ -145,7 +137,7 @@ int ib_path_ask(const struct endpoint *endpoint, struct ib_path_record *asked, u
 		return ENODEV;
 	index = net_ib_pkey_index(&now, ib_pkey(endpoint));
 	if (index == PKEY_TABLE_SIZE)
-		return ib_not_a_member(endpoint);
+		return ib_not_a_member("rdma_resolve_route", endpoint);
 	*asked = (struct ib_path_record){ .p_key = now.pkey[index], .numb_path = 1, .reversible = 1 };
 	memcpy(asked->dgid, endpoint->path.dgid.raw, sizeof(asked->dgid));
 	memcpy(asked->sgid, now.gid.raw, sizeof(asked->sgid));
@@ -179,16 +171,11 @@ int ib_path_answered(struct endpoint *endpoint, const struct ib_path_record *ask
 void ib_describe_way(const struct endpoint *endpoint, struct mad_address *to)
 {
 	const struct endpoint_path *path = &endpoint->path;
-	struct net_ib_port now;
-	unsigned index = PKEY_TABLE_SIZE;
 
-	*to = (struct mad_address){ .link = ROUTE_IB, .pkey = path->pkey };
+	*to = (struct mad_address){ .link = ROUTE_IB };
 	to->ib = (struct ib_way){ .port = endpoint->port->gid.ib_port, .lid = path->dlid,
 				   .path_bits = (uint8_t)(path->slid & 0x7f), .sl = path->service_level };
-	if (net_ib_port(gsi_net(agent.gsi), to->ib.port, &now))
-		index = net_ib_pkey_index(&now, path->pkey);
-	if (index < PKEY_TABLE_SIZE)
-		to->pkey = now.pkey[index];
+	to->pkey_index = (uint16_t)net_find_pkey(gsi_net(agent.gsi), to->ib.port, path->pkey);
 	ip_addr_of_lid(to->remote, path->dlid);
 }
 
@@ -226,9 +213,10 @@ void ib_request_take(struct endpoint *endpoint, const struct mad_address *from, 
 	path->dlid = from->ib.lid;
 	path->service_level = from->ib.sl;
 	path->slid = from->ib.path_bits;
-	path->pkey = from->pkey;
-	if (net_ib_port(gsi_net(agent.gsi), from->ib.port, &now))
+	if (net_ib_port(gsi_net(agent.gsi), from->ib.port, &now)) {
 		path->slid = (uint16_t)(now.lid | from->ib.path_bits);
+		path->pkey = from->pkey_index < now.pkeys ? now.pkey[from->pkey_index] : 0;
+	}
 	if (!req)
 		return;
 	/* LIDs that are none, or the permissive one: those of the request itself. */

@@ -379,8 +379,6 @@ static inline bool endpoint_is_ib(const struct endpoint *endpoint)
 	return endpoint->port && endpoint->port->gid.ib_port;
 }
 
-/* The key of the default partition that the port has. */
-uint16_t ib_default_pkey(const struct net_ib_port *now);
 /* What is asked about the path, but for the service. 0; EINVAL: not in the partition, explained; ENODEV. */
 int ib_path_ask(const struct endpoint *endpoint, struct ib_path_record *asked, uint64_t *components)
 	REQUIRES(agent.lock);
@@ -410,7 +408,8 @@ void ib_groups_quiet(struct endpoint *endpoint) REQUIRES(agent.lock);
 /* The subnet manager has forgotten the port's groups. */
 void ib_groups_join_again(struct endpoint *endpoint) REQUIRES(agent.lock);
 void ib_ah(const struct endpoint *endpoint, struct ibv_ah_attr *attr) REQUIRES(agent.lock);
-uint16_t ib_pkey_index(const struct endpoint *endpoint) REQUIRES(agent.lock);
+/* 0; EINVAL: the port is not in the endpoint's partition, explained. */
+int ib_pkey_index(const struct endpoint *endpoint, uint16_t *index) REQUIRES(agent.lock);
 /* The endpoint's P_Key as the port's table has it. */
 uint16_t ib_member_pkey(const struct endpoint *endpoint) REQUIRES(agent.lock);
 

@@ -121,7 +121,7 @@ bool pairing_establish(struct local *local, struct qp *qp, struct peer *peer)
 		pairing->agreed = false;
 	if (pairing->agreed || pairing->asked || !pairing_nothing_outstanding(qp))
 		return pairing->agreed;
-	if (qp->pkey != PKEY_DEFAULT)	/* P_Keys are compared in packets */
+	if (qp->ib_port)		/* by a fabric: its switches see each packet */
 		return false;
 	if (pairing_may_ask(pairing))
 		pairing_request(local, qp, peer);
@@ -233,8 +233,8 @@ static const char *pairing_objection(const struct qp *qp, const struct peer *pee
 		return "it is not of the same type, or not ready to receive from this host";
 	if (!is_connected_to(qp, peer, control->qpn))
 		return "it is connected to another QP";
-	if (qp->pkey != PKEY_DEFAULT)
-		return "its partition is not the default one, and P_Keys are compared in packets";
+	if (qp->ib_port)
+		return "it is a port's of a fabric, whose switches see each packet";
 	if (qp->mtu != control->mtu)
 		return "their path MTUs differ";
 	/* UC begins each message anew, at any PSN. */

@@ -66,7 +66,7 @@ struct agents_ops {
 	/* To the program that has the descriptor: header, and a MAD of @bytes, of a long message with all data. */
 	void (*receive)(void *user, const struct agent_header *header, const uint8_t *mad, size_t bytes);
 	/*
-	 * The same of a message that some program wrote by agents_write_sealed(): it has what is behind the first MAD.
+	 * The same of a message that came by agents_write_sealed(): it has what is behind the first MAD.
 	 */
 	void (*receive_sealed)(void *user, const struct agent_header *header, const uint8_t first[MAD_BYTES],
 			       struct rmpp_sealed *rest);

@@ -158,6 +158,22 @@ void fabric_port_waits(struct fabric *fabric, uint32_t node, uint32_t port, bool
 	at->waits_since_us = fabric->now_us;
 }
 
+void fabric_port_waited(struct fabric *fabric, uint32_t node, uint32_t port, uint64_t us, uint64_t now_us)
+{
+	struct fabric_port *at = fabric_port_at(fabric, node, port);
+
+	if (!at)
+		return;
+	if (now_us > at->waited_us) {
+		at->waited_left_us = at->waited_us ? now_us - at->waited_us : us;
+		at->waited_us = now_us;
+	}
+	if (us > at->waited_left_us)
+		us = at->waited_left_us;
+	at->waited_left_us -= us;
+	at->counter[COUNTER_XMIT_WAIT] += us;
+}
+
 void fabric_count_dropped(struct fabric *fabric, uint32_t node, uint32_t port, bool smp)
 {
 	struct fabric_port *at = fabric_port_at(fabric, node, port);

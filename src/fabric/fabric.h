@@ -233,6 +233,11 @@ int fabric_set_rise(struct fabric *fabric, uint32_t node, uint32_t port, unsigne
  * PortXmitWait rises, in ticks of PortSamplesControl, which are microseconds. Where there is no port: nothing.
  */
 void fabric_port_waits(struct fabric *fabric, uint32_t node, uint32_t port, bool begins, uint64_t now_us);
+/*
+ * The same of a wait that somebody else has measured, and that is over as far as it counts. Of all those at a port
+ * no more counts than the time that has passed since it was called last.
+ */
+void fabric_port_waited(struct fabric *fabric, uint32_t node, uint32_t port, uint64_t us, uint64_t now_us);
 /* A node without power answers nothing and its links are down; switched on again it has forgotten
  * all. */
 int fabric_set_power(struct fabric *fabric, uint32_t node, bool on, uint64_t now_us);

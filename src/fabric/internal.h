@@ -88,6 +88,7 @@ struct fabric_port {
 	struct counter_rise *rise;	/* [COUNTERS]; NULL: nothing does */
 	unsigned waits;			/* for room at its receiver: so many of what it has to send */
 	uint64_t waits_since_us;	/* PortXmitWait has what was before */
+	uint64_t waited_us, waited_left_us;	/* fabric_port_waited(): the last time; what may count of then */
 	struct bit_errors *bit_errors;	/* of what comes in; NULL: a sound cable */
 	uint32_t peer;			/* node; FABRIC_NONE: no cable */
 	uint8_t peer_port, speed_max;	/* enum link_speed */

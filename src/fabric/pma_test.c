@@ -168,6 +168,29 @@ static void waits_at_the_same_time_count_once(void **unused)
 	set(SW1, 3, "XmitWait", 0);
 }
 
+/* What several programs have measured, each by itself. */
+static void waits_that_are_told_afterwards_count_no_more_than_time_passes(void **unused)
+{
+	uint64_t begin_us = world.now_us;
+
+	set(SW1, 3, "XmitWait", 0);
+	fabric_port_waited(world.fabric, SW1, 3, 30, begin_us + 1000);
+	assert_int_equal(waited(begin_us, 1000), 30);
+	fabric_port_waited(world.fabric, SW1, 3, 40, begin_us + 1100);
+	fabric_port_waited(world.fabric, SW1, 3, 50, begin_us + 1100);
+	assert_int_equal(waited(begin_us, 1100), 120);
+	fabric_port_waited(world.fabric, SW1, 3, 50, begin_us + 1100);
+	assert_int_equal(waited(begin_us, 1100), 130);
+	fabric_port_waited(world.fabric, SW1, 3, UINT64_MAX, begin_us + 1100);
+	assert_int_equal(waited(begin_us, 1100), 130);
+	fabric_port_waited(world.fabric, SW1, 3, UINT64_MAX, begin_us + 1300);
+	assert_int_equal(waited(begin_us, 1400), 330);
+	fabric_port_waited(world.fabric, SW1, 200, 10, begin_us + 1400);
+	fabric_port_waited(world.fabric, FABRIC_NONE, 1, 10, begin_us + 1400);
+	assert_int_equal(waited(begin_us, 1500), 330);
+	set(SW1, 3, "XmitWait", 0);
+}
+
 static void all_ports_of_a_switch_are_their_sum(void **unused)
 {
 	for (unsigned port = 1; port <= 4; port++)
@@ -388,6 +411,7 @@ int main(void)
 		cmocka_unit_test(every_packet_counts_at_both_ends_of_each_cable),
 		cmocka_unit_test(small_counters_stay_at_their_largest_and_large_ones_go_on),
 		cmocka_unit_test(waits_at_the_same_time_count_once),
+		cmocka_unit_test(waits_that_are_told_afterwards_count_no_more_than_time_passes),
 		cmocka_unit_test(all_ports_of_a_switch_are_their_sum),
 		cmocka_unit_test(what_is_not_served_is_answered),
 		cmocka_unit_test(a_counter_rises_at_its_rate_and_loses_no_part_of_a_unit),

@@ -74,7 +74,7 @@
 
 #define CTL_FILE		"ctl"
 #define CTL_MAGIC		0x76624642u
-#define CTL_VERSION		5u
+#define CTL_VERSION		6u
 #define CTL_BODY_MAX		4096u		/* of what a program sends, MADs apart */
 #define CTL_TEXT_MAX		16384u		/* of one TEXT */
 #define CTL_NODE_MAX		128u		/* with its 0 */

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #define IMAGE_MAGIC		0x76624969u
-#define IMAGE_VERSION		2u	/* raise CTL_VERSION, too: of another image a program says nothing */
+#define IMAGE_VERSION		3u	/* raise CTL_VERSION, too: of another image a program says nothing */
 #define IMAGE_NONE		UINT32_MAX
 #define IMAGE_SLOTS		1024u
 #define IMAGE_CROSSINGS		30u	/* of a path; longer ones go by the fabric's process */

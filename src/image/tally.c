@@ -20,6 +20,8 @@ struct tally_entry *tally_find(struct tally *tally, const struct image_path *pat
 	entry = &tally->entry[used];
 	atomic_store_explicit(&entry->packets, 0, memory_order_relaxed);
 	atomic_store_explicit(&entry->words, 0, memory_order_relaxed);
+	atomic_store_explicit(&entry->waited_ns, 0, memory_order_relaxed);
+	atomic_store_explicit(&entry->full_ns, 0, memory_order_relaxed);
 	entry->crossings = (uint16_t)path->crossings;
 	entry->is_multicast = multicast;
 	memcpy(entry->exit, path->exit, path->crossings * sizeof(*path->exit));

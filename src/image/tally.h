@@ -19,13 +19,15 @@
 
 struct tally_entry {
 	_Atomic uint64_t packets, words;	/* words of 4 bytes, LRH to ICRC */
+	_Atomic uint64_t waited_ns;	/* that packets had to, since their receiver had no room */
+	_Atomic uint64_t full_ns;	/* the program's: when one was found to; 0: the last one went */
 	uint16_t crossings;
 	uint8_t is_multicast, reserved;
 	uint32_t exit[IMAGE_CROSSINGS];
 	uint32_t end;
 };
 
-_Static_assert(sizeof(struct tally_entry) == 144,
+_Static_assert(sizeof(struct tally_entry) == 160,
 	       "the same in libraries and command, whoever compiled them");
 
 struct tally {
@@ -43,9 +45,29 @@ static inline void tally_count(struct tally_entry *entry, unsigned packets, size
 	atomic_fetch_add_explicit(&entry->packets, packets, memory_order_relaxed);
 }
 
-/* They did not go after all. */
-static inline void tally_uncount(struct tally_entry *entry, unsigned packets, size_t bytes)
+#define TALLY_WAIT_MAX_NS	100000000u	/* between two attempts: what is given up waits no longer */
+
+/*
+ * Before an attempt: since the last one, which found no room, packets have waited. However many threads' do, it
+ * counts once. Callers take turns.
+ */
+static inline void tally_try(struct tally_entry *entry, uint64_t (*now_ns)(void))
 {
+	uint64_t full_ns = atomic_load_explicit(&entry->full_ns, memory_order_relaxed), waited_ns;
+
+	if (__builtin_expect(!full_ns, 1))
+		return;
+	waited_ns = now_ns() - full_ns;
+	atomic_store_explicit(&entry->full_ns, 0, memory_order_relaxed);
+	atomic_fetch_add_explicit(&entry->waited_ns,
+				  waited_ns < TALLY_WAIT_MAX_NS ? waited_ns : TALLY_WAIT_MAX_NS,
+				  memory_order_relaxed);
+}
+
+/* They did not go after all: their receiver has no room at @now_ns. */
+static inline void tally_uncount(struct tally_entry *entry, unsigned packets, size_t bytes, uint64_t now_ns)
+{
+	atomic_store_explicit(&entry->full_ns, now_ns, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&entry->words, bytes / 4, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&entry->packets, packets, memory_order_relaxed);
 }

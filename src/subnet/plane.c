@@ -3,7 +3,8 @@
  * The fast plane: a packet by LID to a process of this host goes through the memory that both share
  * (local/), if the image of the fabric's switches (image/image.h) says that it would arrive at that
  * process's host, and nothing on its way would discard, lose or show it. It is counted in the tally,
- * from which the fabric has the counters of all ports that it has crossed. All else is DATA, for the
+ * from which the fabric has the counters of all ports that it has crossed; while a ring is full, as time that it
+ * waited there. All else is DATA, for the
  * fabric's process: the relay.
  *
  * Order. From the rings to the relay a packet may change over at once: a receiver takes its rings
@@ -214,6 +215,8 @@ bool plane_choose(struct subnet *subnet, const struct subnet_end *end, uint32_t 
 		size_t bytes;
 		unsigned packets = plane_packets(datagram, &bytes);
 
+		if (route->entry)
+			tally_try(route->entry, clock_now_ns);
 		image_route_count(route, packets, bytes);
 		choice->entry = route->entry;
 		choice->folds = plane->folds;
@@ -232,7 +235,7 @@ bool plane_choose(struct subnet *subnet, const struct subnet_end *end, uint32_t 
 	return fast;
 }
 
-/* The ring was full. */
+/* The ring was full: who has the packet tries again until it gives it up. */
 void plane_uncount(struct subnet_plane *plane, const struct plane_choice *choice,
 		   const struct datagram *datagram)
 {
@@ -241,7 +244,7 @@ void plane_uncount(struct subnet_plane *plane, const struct plane_choice *choice
 
 	lock_acquire(&plane->lock);
 	if (choice->entry && choice->folds == plane->folds)
-		tally_uncount(choice->entry, packets, bytes);
+		tally_uncount(choice->entry, packets, bytes, clock_now_ns());
 	lock_release(&plane->lock);
 }
 

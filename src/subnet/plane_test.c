@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/ip_addr.h"
+#include "platform/clock.h"
 #include "subnet/internal.h"
 #include "wire/packet.h"
 #include "wire/qpn.h"
@@ -184,6 +185,36 @@ static void a_packet_goes_through_memory_as_it_would_arrive(void **state)
 	assert_int_equal(tally->entry[0].words, 0);
 }
 
+/* From the attempt that found no room to the next one, whoever makes it; of a pause no more than can be a wait. */
+static void a_packet_waits_for_room_in_the_ring(void **state)
+{
+	uint64_t begin_ns = clock_now_ns(), most_ns;
+	uint8_t data[64] = { 0 };
+	struct datagram datagram = datagram_of(data, OPCODE_RC_SEND_ONLY);
+	struct plane_choice choice;
+
+	assert_true(goes(OPCODE_RC_SEND_ONLY, &choice));
+	assert_int_equal(tally->entry[0].full_ns, 0);
+	for (unsigned tries = 0; tries < 3; tries++) {
+		plane_uncount(&subnet.plane, &choice, &datagram);
+		assert_in_range(tally->entry[0].full_ns, begin_ns, clock_now_ns());
+		while (clock_now_ns() - tally->entry[0].full_ns < 1000000)
+			;
+		assert_true(goes(OPCODE_RC_SEND_ONLY, &choice));
+		assert_int_equal(tally->entry[0].full_ns, 0);
+	}
+	most_ns = clock_now_ns() - begin_ns;
+	assert_in_range(tally->entry[0].waited_ns, 3000000, most_ns);
+	/* It went: what follows does not wait. */
+	most_ns = tally->entry[0].waited_ns;
+	assert_true(goes(OPCODE_RC_SEND_ONLY, &choice));
+	assert_int_equal(tally->entry[0].waited_ns, most_ns);
+	/* It was given up long ago. */
+	tally->entry[0].full_ns = clock_now_ns() - 3600ull * 1000000000;
+	assert_true(goes(OPCODE_RC_SEND_ONLY, &choice));
+	assert_int_equal(tally->entry[0].waited_ns, most_ns + TALLY_WAIT_MAX_NS);
+}
+
 static void what_the_image_does_not_lead_to_goes_by_the_relay(void **state)
 {
 	struct plane_choice choice;
@@ -296,6 +327,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		AT_PLANE(a_packet_goes_through_memory_as_it_would_arrive),
 		AT_PLANE(what_the_image_does_not_lead_to_goes_by_the_relay),
+		AT_PLANE(a_packet_waits_for_room_in_the_ring),
 		AT_PLANE(a_datagram_waits_for_what_the_relay_has),
 		AT_PLANE(nonsense_is_not_believed),
 		AT_PLANE(files_of_a_wrong_size_are_not_used),

@@ -29,7 +29,8 @@ struct plane_image {
 struct plane_tally {
 	struct tally *tally;		/* mapped; its program writes it */
 	/* what of each entry has been counted */
-	struct { uint64_t packets, words; } done[TALLY_ENTRIES];
+	struct { uint64_t packets, words, waited_us; } done[TALLY_ENTRIES];
+	uint64_t folded_us;		/* when it was, or began */
 };
 
 /* -1 and errno; else a file that is mapped at *memory, with these seals beside that of its size. */
@@ -114,7 +115,7 @@ void plane_set_slot(struct plane_image *image, uint32_t slot, uint32_t host)
 /* ---- tallies ---- */
 
 /* Its descriptor, and *tally; -1: none. */
-static int plane_tally_new(struct plane_tally **tally)
+static int plane_tally_new(uint64_t now_us, struct plane_tally **tally)
 {
 	struct plane_tally *made = calloc(1, sizeof(*made));
 	void *memory;
@@ -128,6 +129,7 @@ static int plane_tally_new(struct plane_tally **tally)
 		return -1;
 	}
 	made->tally = memory;
+	made->folded_us = now_us;
 	*tally = made;
 	return fd;
 }
@@ -143,6 +145,7 @@ void plane_tally_free(struct plane_tally *tally)
 void plane_fold(struct room *room, struct plane_tally *tally, const struct data_host *host)
 {
 	struct plane_image *image = room->plane->image;
+	uint64_t passed_us = tally ? room->now_us - tally->folded_us : 0;
 	uint32_t used;
 
 	if (!tally || !image)
@@ -155,21 +158,32 @@ void plane_fold(struct room *room, struct plane_tally *tally, const struct data_
 		uint64_t packets = atomic_load_explicit(&entry->packets, memory_order_relaxed);
 		uint64_t more_packets = packets - tally->done[i].packets;
 		uint64_t more_words = dwords - tally->done[i].words;
+		uint64_t waited_us = atomic_load_explicit(&entry->waited_ns, memory_order_relaxed) / 1000;
+		uint64_t more_us = waited_us - tally->done[i].waited_us;
 		uint32_t exit[IMAGE_CROSSINGS], node, port;
 		unsigned crossings = entry->crossings;
 
-		if (!more_packets && !more_words)
+		if (!more_packets && !more_words && !more_us)
 			continue;
 		tally->done[i].packets = packets;
 		tally->done[i].words = dwords;
+		tally->done[i].waited_us = waited_us;
 		if (!crossings || crossings > IMAGE_CROSSINGS)
 			continue;
 		memcpy(exit, entry->exit, sizeof(exit));	/* it may write meanwhile */
-		if (fabric_image_port(room->fabric, exit[0], &node, &port) &&
-		    room->plane->host[node] == host)
-			fabric_count_path(room->fabric, exit, crossings, entry->is_multicast,
-					  more_packets, more_words);
+		if (!fabric_image_port(room->fabric, exit[0], &node, &port) ||
+		    room->plane->host[node] != host ||
+		    !fabric_count_path(room->fabric, exit, crossings, entry->is_multicast,
+				       more_packets, more_words) || !more_us)
+			continue;
+		/* At the port of who sends, and at the one before the receiver: data.c. */
+		if (more_us > passed_us)
+			more_us = passed_us;
+		fabric_port_waited(room->fabric, node, port, more_us, room->now_us);
+		if (crossings > 1 && fabric_image_port(room->fabric, exit[crossings - 1], &node, &port))
+			fabric_port_waited(room->fabric, node, port, more_us, room->now_us);
 	}
+	tally->folded_us = room->now_us;
 }
 
 void plane_tally_reset(struct plane_tally *tally)
@@ -199,7 +213,7 @@ struct plane_tally *plane_give(struct visitor *visitor)
 
 	/* Behind answers that it has not read, descriptors would have to wait. */
 	if (image && list_empty(&visitor->queue))
-		fds[1] = plane_tally_new(&tally);
+		fds[1] = plane_tally_new(visitor->room->now_us, &tally);
 	if (fds[1] < 0)
 		return NULL;
 	control.head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(fds)),

@@ -173,6 +173,11 @@ int event_fd_open(void)
 	return fail_now(FAIL_EVENTFD) ? -1 : eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
 }
 
+int event_fd_open_level(void)
+{
+	return fail_now(FAIL_EVENTFD) ? -1 : eventfd(0, EFD_CLOEXEC);
+}
+
 void event_fd_raise(int fd)
 {
 	uint64_t one = 1;

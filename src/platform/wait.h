@@ -46,6 +46,7 @@ int waiter_wait_progress(struct waiter *waiter, int fd, uint64_t timeout_ns, int
 			 uint32_t *ready);
 
 int event_fd_open(void);	/* eventfd, semaphore, blocking, CLOEXEC; -1: errno */
+int event_fd_open_level(void);	/* likewise, but no semaphore: who takes takes all that was raised */
 void event_fd_raise(int fd);
 int event_fd_take(int fd);			/* 0; EAGAIN (non-blocking); EINTR */
 /* 0; EAGAIN: its count is 0; EOPNOTSUPP, ...: no non-blocking read here (kernels before 5.8, sandboxes). */

@@ -86,7 +86,7 @@ int cm_channel_open(struct cm_channel **opened)
 	err = agent_get();
 	if (err)
 		goto free_channel;
-	fd = event_fd_open();
+	fd = event_fd_open_level();
 	if (fd < 0) {
 		err = errno;
 		goto put_agent;
@@ -191,28 +191,32 @@ static void count_waiting(struct cm_channel *channel, int change) REQUIRES(agent
 }
 
 /*
- * What a thread in cm_channel_wait() has just read is missing in the fd: that thread comes here, too. Where the
- * kernel has no read that never blocks, one spurious wake-up is left, for the next wait.
+ * The fd's count is above 0 if events wait, and rises with each, which is an edge for epoll; how far it is above
+ * means nothing, and one read takes all. @emptied: the caller has read it, so that what waits is written anew. Where
+ * the kernel has no read that never blocks, one spurious wake-up is left, for the next wait.
  */
-static void channel_level_fd(struct cm_channel *channel) REQUIRES(channel->wake)
+static void channel_level_fd(struct cm_channel *channel, bool emptied) REQUIRES(channel->wake)
 {
 	/* W2: pairs with W1. */
 	bool waits = atomic_load_explicit(&channel->waiting, memory_order_acquire) > 0;
 	unsigned posted = atomic_load_explicit(&channel->posted, memory_order_relaxed);
+	int err;
 
-	if (waits && (!channel->raised || posted != channel->told)) {
+	if (waits && (emptied || !channel->raised || posted != channel->told)) {
 		event_fd_raise(channel->fd);
-		channel->raised++;
+		channel->raised = true;
 	}
 	channel->told = posted;
-	while (channel->raised > waits && !event_fd_take_now(channel->fd))
-		channel->raised--;
+	if (waits || !channel->raised)
+		return;
+	err = event_fd_take_now(channel->fd);
+	channel->raised = err && err != EAGAIN;
 }
 
 void channel_update_fd(struct cm_channel *channel)
 {
 	lock_acquire(&channel->wake);
-	channel_level_fd(channel);
+	channel_level_fd(channel, false);
 	lock_release(&channel->wake);
 }
 
@@ -257,9 +261,7 @@ int cm_channel_wait(struct cm_channel *channel)
 	if (err)
 		return err;
 	lock_acquire(&channel->wake);
-	if (channel->raised)
-		channel->raised--;
-	channel_level_fd(channel);
+	channel_level_fd(channel, true);
 	lock_release(&channel->wake);
 	return 0;
 }

@@ -5,6 +5,8 @@
  */
 #include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "cm/endpoint/fake_peers_test.h"
@@ -214,6 +216,36 @@ static void a_wait_leaves_the_fd_as_it_found_it(void **test)
 	endpoint_destroy(listener);
 }
 
+static unsigned reads;
+
+/* In place of the C library's. */
+ssize_t preadv2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
+{
+	reads += fd == cm_channel_fd(served);
+	return syscall(SYS_preadv2, (long)fd, iov, (long)count, (long)offset, 0l, (long)flags);
+}
+
+static void events_that_queue_cost_a_read_in_all(void **test)
+{
+	struct endpoint *listener = serve(7471), *client[3], *passive[3];
+
+	reads = 0;
+	for (unsigned i = 0; i < 3; i++)
+		client[i] = ask(7471);
+	assert_int_equal(reads, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(reads, 0);
+		passive[i] = next_request();
+	}
+	assert_int_equal(reads, 1);
+	expect_silence();
+	for (unsigned i = 0; i < 3; i++) {
+		endpoint_destroy(passive[i]);
+		endpoint_destroy(client[i]);
+	}
+	endpoint_destroy(listener);
+}
+
 #define CLIENTS	6u
 
 static unsigned pick(uint32_t *seed, unsigned below)
@@ -296,6 +328,7 @@ int main(void)
 		channel_test(a_muted_endpoint_tells_no_end),
 		channel_test(each_event_is_an_edge),
 		channel_test(a_wait_leaves_the_fd_as_it_found_it),
+		channel_test(events_that_queue_cost_a_read_in_all),
 		channel_test(an_fd_is_readable_if_and_only_if_an_event_can_be_got),
 	};
 

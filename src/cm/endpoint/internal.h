@@ -283,7 +283,7 @@ struct cm_channel {
 	atomic_uint waiting;		/* events in the queue; changes under agent.lock */
 	atomic_uint posted;		/* events that came; changes under agent.lock */
 	struct lock wake;		/* the two that follow, and who writes to the fd */
-	unsigned raised;		/* the fd's count, and reads that cm_channel_wait() has not answered for */
+	bool raised;			/* false: the fd's count is 0 */
 	unsigned told;			/* events for which the fd was written to */
 };
 

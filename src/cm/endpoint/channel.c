@@ -191,9 +191,10 @@ static void count_waiting(struct cm_channel *channel, int change) REQUIRES(agent
 }
 
 /*
- * The fd's count is above 0 if events wait, and rises with each, which is an edge for epoll; how far it is above
- * means nothing, and one read takes all. @emptied: the caller has read it, so that what waits is written anew. Where
- * the kernel has no read that never blocks, one spurious wake-up is left, for the next wait.
+ * The fd's count is above 0 if events wait, and rises with each, which is an edge for epoll; how far it
+ * is above means nothing, and one read takes all. @emptied: the caller has read it, so that what waits is
+ * written anew. Where the kernel has no read that never blocks, one spurious wake-up is left, for the
+ * next wait.
  */
 static void channel_level_fd(struct cm_channel *channel, bool emptied) REQUIRES(channel->wake)
 {

@@ -77,8 +77,7 @@ static void raise_overflow(struct cq *cq, struct effects *effects) REQUIRES(cq->
 	event_queue_add(cq->async, &cq->error_event.node, effects);
 }
 
-/* A full CQ drops its oldest completion, if it was asked to; else it is in error, and false. */
-static __attribute__((noinline)) bool cq_make_room(struct cq *cq, struct effects *effects) REQUIRES(cq->lock)
+__attribute__((noinline)) bool cq_make_room(struct cq *cq, struct effects *effects)
 {
 	if (cq->overflowed)
 		return false;
@@ -91,14 +90,6 @@ static __attribute__((noinline)) bool cq_make_room(struct cq *cq, struct effects
 		wqe_slot_free(&cq->ring[cq_tail_of(cq) & cq->mask].slot);
 	set_tail(cq, cq_tail_of(cq) + 1);
 	return true;
-}
-
-/* Is there room for one more completion? None follows the one that was lost. */
-static inline bool cq_has_room(const struct cq *cq) REQUIRES(cq->lock)
-{
-	/* Acquire pairs with the release of a consumer without the lock: its reads of the slot are over. */
-	return !cq->overflowed &&
-	       cq_head_of(cq) - atomic_load_explicit(&cq->tail, memory_order_acquire) < cq->size;
 }
 
 static void raise_channel_now(struct cq *cq, struct effects *effects) REQUIRES(cq->lock)
@@ -141,17 +132,7 @@ static void raise_channel(struct cq *cq, bool solicited, struct effects *effects
 		raise_channel_now(cq, effects);
 }
 
-/* The slot for one more, or NULL; push_end() publishes what was written there. */
-static struct completion *push_begin(struct cq *cq, struct effects *effects) REQUIRES(cq->lock)
-{
-	return __builtin_expect(cq_has_room(cq), 1) || cq_make_room(cq, effects) ?
-		&cq->ring[cq_head_of(cq) & cq->mask] : NULL;
-}
-
-/* Inline: each completion takes it. */
-static inline __attribute__((always_inline)) void push_end(struct cq *cq, struct completion *completion,
-							   bool solicited, struct effects *effects)
-	REQUIRES(cq->lock)
+void cq_push_end(struct cq *cq, struct completion *completion, bool solicited, struct effects *effects)
 {
 	/* Threads look at the clock before they have the lock. */
 	if (__builtin_expect(cq->stamped, 0)) {
@@ -164,24 +145,19 @@ static inline __attribute__((always_inline)) void push_end(struct cq *cq, struct
 	if (solicited)
 		cq->solicited_end = cq_head_of(cq);
 	raise_channel(cq, solicited, effects);
+	lock_release_plain(&cq->lock);
 }
 
 bool cq_push_slot(struct cq *cq, const struct ibv_wc *wc, struct wqe_slot slot, bool solicited, uint64_t now_ns,
 		  struct effects *effects)
 {
-	struct completion *completion;
+	struct completion *completion = cq_push_begin(cq, effects);
 
-	lock_acquire(&cq->lock);
-	completion = push_begin(cq, effects);
-	if (completion) {
-		completion->wc = *wc;
-		completion->timestamp_ns = now_ns;
-		completion->tag = 0;
-		completion->slot = slot;
-		push_end(cq, completion, solicited, effects);
-	}
-	lock_release_plain(&cq->lock);
-	return completion;
+	if (!completion)
+		return false;
+	*completion = (struct completion){ .wc = *wc, .timestamp_ns = now_ns, .slot = slot };
+	cq_push_end(cq, completion, solicited, effects);
+	return true;
 }
 
 bool cq_push(struct cq *cq, const struct ibv_wc *wc, bool solicited, uint64_t now_ns,
@@ -193,17 +169,14 @@ bool cq_push(struct cq *cq, const struct ibv_wc *wc, bool solicited, uint64_t no
 bool cq_push_full(struct cq *cq, const struct completion *from, bool solicited, uint64_t now_ns,
 		  struct effects *effects)
 {
-	struct completion *completion;
+	struct completion *completion = cq_push_begin(cq, effects);
 
-	lock_acquire(&cq->lock);
-	completion = push_begin(cq, effects);
-	if (completion) {
-		*completion = *from;
-		completion->timestamp_ns = now_ns;
-		push_end(cq, completion, solicited, effects);
-	}
-	lock_release_plain(&cq->lock);
-	return completion;
+	if (!completion)
+		return false;
+	*completion = *from;
+	completion->timestamp_ns = now_ns;
+	cq_push_end(cq, completion, solicited, effects);
+	return true;
 }
 
 bool cq_row_begin(struct cq *cq)

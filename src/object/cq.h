@@ -118,6 +118,34 @@ bool cq_push_slot(struct cq *cq, const struct ibv_wc *wc, struct wqe_slot slot, 
 /* The same with all that a completion has; its timestamp is written here. */
 bool cq_push_full(struct cq *cq, const struct completion *completion, bool solicited, uint64_t now_ns,
 		  struct effects *effects);
+/* A full CQ drops its oldest completion, if it was asked to; else it is in error, and false. */
+bool cq_make_room(struct cq *cq, struct effects *effects) REQUIRES(cq->lock);
+
+/* Is there room for one more completion? None follows the one that was lost. */
+static inline bool cq_has_room(const struct cq *cq) REQUIRES(cq->lock)
+{
+	/* Acquire pairs with the release of a consumer without the lock: its reads of the slot are over. */
+	return !cq->overflowed &&
+	       atomic_load_explicit(&cq->head, memory_order_relaxed) -
+		       atomic_load_explicit(&cq->tail, memory_order_acquire) < cq->size;
+}
+
+/*
+ * The same in two steps, for who writes the completion, all of it, where it will be read: its place,
+ * with the CQ locked, or NULL where cq_push() is false; and its publication.
+ */
+static inline struct completion *cq_push_begin(struct cq *cq, struct effects *effects)
+	TRY_ACQUIRES(true, cq->lock)
+{
+	lock_acquire(&cq->lock);
+	if (__builtin_expect(cq_has_room(cq), 1) || cq_make_room(cq, effects))
+		return &cq->ring[atomic_load_explicit(&cq->head, memory_order_relaxed) & cq->mask];
+	lock_release_plain(&cq->lock);
+	return NULL;
+}
+
+void cq_push_end(struct cq *cq, struct completion *completion, bool solicited, struct effects *effects)
+	RELEASES(cq->lock);
 /*
  * Completions of receives in a row: no event is due and none would be, since nobody waits for one.
  * True: the CQ is locked, until cq_row_end(). cq_row_next(): the place for one more, NULL: there is

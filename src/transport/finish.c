@@ -49,7 +49,10 @@ void finish_push(struct qp_call *call, struct cq *cq, const struct completion *c
 	finish_pushed(call, cq, cq_push_full(cq, completion, solicited, call->now_ns, call->effects));
 }
 
-/* The ring slot may be reused afterwards: @wqe must not be used any more. */
+/*
+ * The ring slot may be reused afterwards: @wqe must not be used any more. Behind the completion: whoever
+ * polls that has to take the QP's lock to post.
+ */
 static void finish_retire(struct qp *qp, struct send_wqe *wqe) REQUIRES(qp->lock)
 {
 	struct send_queue *queue = &qp->sq;
@@ -64,12 +67,42 @@ static void finish_retire(struct qp *qp, struct send_wqe *wqe) REQUIRES(qp->lock
 	queue->tail++;
 }
 
-static void finish_own_send(struct qp_call *call, const struct ibv_wc *wc) REQUIRES(call->qp->lock)
+static struct ibv_wc finish_wc(const struct qp *qp, const struct send_wqe *wqe, enum ibv_wc_status status)
+	REQUIRES(qp->lock)
+{
+	return (struct ibv_wc){ .wr_id = wqe->wr_id, .status = status,
+				.opcode = (enum ibv_wc_opcode)wr_row(wqe->opcode)->completion,
+				.byte_len = wqe->length, .qp_num = qp->number };
+}
+
+static void __attribute__((noinline, cold)) finish_own_send(struct qp_call *call, const struct send_wqe *wqe,
+							    enum ibv_wc_status status)
+	REQUIRES(call->qp->lock)
 {
 	struct completion completion;
+	struct ibv_wc wc;
 
-	if (tags_sent(call, wc, &completion))
+	lock_alias(&call->qp->lock);
+	wc = finish_wc(call->qp, wqe, status);
+	if (tags_sent(call, &wc, &completion))
 		finish_push(call, call->qp->recv_cq, &completion, false);
+}
+
+/* Written once, where it is polled. */
+static void finish_push_send(struct qp_call *call, const struct send_wqe *wqe, uint32_t number,
+			     enum ibv_wc_status status) REQUIRES(call->qp->lock)
+{
+	struct qp *qp = call->qp;
+	struct cq *cq = qp->send_cq;
+	struct completion *completion = cq_push_begin(cq, call->effects);
+
+	lock_alias(&qp->lock);
+	if (completion) {
+		*completion = (struct completion){ .wc = finish_wc(qp, wqe, status), .timestamp_ns = call->now_ns,
+						   .slot = { &qp->sq.slots, number, false } };
+		cq_push_end(cq, completion, false, call->effects);
+	}
+	finish_pushed(call, cq, completion);
 }
 
 /* Of requests without an operation in the interface of counters: COMP_OPERATIONS. */
@@ -87,36 +120,30 @@ static enum comp_operation finish_operation(enum ibv_wc_opcode opcode)
 	}
 }
 
-static void __attribute__((noinline, cold)) finish_count(struct qp *qp, const struct ibv_wc *wc) REQUIRES(qp->lock)
+static void __attribute__((noinline, cold)) finish_count(struct qp *qp, const struct send_wqe *wqe,
+							 enum ibv_wc_status status) REQUIRES(qp->lock)
 {
-	enum comp_operation operation = finish_operation(wc->opcode);
+	enum comp_operation operation = finish_operation((enum ibv_wc_opcode)wr_row(wqe->opcode)->completion);
 
 	if (operation != COMP_OPERATIONS && !qp->sends_itself)
-		comp_counter_add(qp->counted, operation, wc->status == IBV_WC_SUCCESS, 1, wc->byte_len);
+		comp_counter_add(qp->counted, operation, status == IBV_WC_SUCCESS, 1, wqe->length);
 }
 
 void finish_send(struct qp_call *call, enum ibv_wc_status status)
 {
 	struct qp *qp = call->qp;
-	struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
-	struct ibv_wc wc = { .wr_id = wqe->wr_id, .status = status,
-			     .opcode = (enum ibv_wc_opcode)wr_row(wqe->opcode)->completion,
-			     .byte_len = wqe->length, .qp_num = qp->number };
-	bool wanted = status != IBV_WC_SUCCESS || (wqe->flags & IBV_SEND_SIGNALED);
-	uint32_t number;
+	const uint32_t number = qp->sq.tail;
+	struct send_wqe *wqe = send_queue_at(&qp->sq, number);
 
 	lock_alias(&qp->lock);
 	assert(qp->sq.tail != qp->sq.head);
-	number = qp->sq.tail;
-	finish_retire(qp, wqe);
 	if (__builtin_expect(qp->counted != NULL, 0))
-		finish_count(qp, &wc);
+		finish_count(qp, wqe, status);
 	if (__builtin_expect(qp->sends_itself, 0))
-		finish_own_send(call, &wc);
-	else if (wanted)
-		finish_pushed(call, qp->send_cq,
-			      cq_push_slot(qp->send_cq, &wc, (struct wqe_slot){ &qp->sq.slots, number, false },
-					   false, call->now_ns, call->effects));
+		finish_own_send(call, wqe, status);
+	else if (status != IBV_WC_SUCCESS || (wqe->flags & IBV_SEND_SIGNALED))
+		finish_push_send(call, wqe, number, status);
+	finish_retire(qp, wqe);
 }
 
 void finish_recv(struct qp_call *call, struct ibv_wc *wc, bool solicited)

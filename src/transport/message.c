@@ -177,7 +177,9 @@ void transport_message_answered(struct qp *qp, uint64_t token, bool refused, uin
 	if (requester->local_messages && requester->refused == requester->local_messages)
 		message_take_back(qp);
 	requester_check_drained(&call);
-	qp_call_end(&call);
+	/* Where a shortcut stands nothing is to be sent as packets: that was asked when it was opened. */
+	if (!qp->shortcut || requester->completion_lost)
+		qp_call_end(&call);
 }
 
 void transport_message_commit(struct qp *qp, uint64_t now_ns, struct effects *effects)

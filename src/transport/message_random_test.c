@@ -108,6 +108,8 @@ static void send_one_message(struct world *world)
 static void check_shortcut(const struct world *world) UNCHECKED_LOCKS
 {
 	assert_true(!world->a->qp.shortcut || transport_message_always_next(&world->a->qp));
+	/* Nor is anything to be sent: an answer to a message does not ask. */
+	assert_true(!world->a->qp.shortcut || !transport_ready(&world->a->qp));
 }
 
 static void open_shortcut(struct world *world) UNCHECKED_LOCKS

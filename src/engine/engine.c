@@ -192,6 +192,10 @@ static int open_local(struct engine *engine)
 	if (local->packets_why)
 		local->mode = LOCAL_RING;
 	err = local_open(local);
+	if (!err && local->direct) {
+		local->mrs->end_kept = qp_table_end_kept;
+		local->mrs->keeper = engine;
+	}
 	for (i = 0; !err && i < engine->qps.slot_count; i++)
 		local_add_slot(local, &engine->qps.slot[i]);
 	return err;
@@ -248,6 +252,8 @@ void engine_close(struct engine *engine)
 {
 	struct link *udp = engine->links[ROUTE_ROCE_V2];
 
+	if (engine->local.direct)
+		engine->local.mrs->end_kept = NULL;
 	local_close(&engine->local);
 	if (engine->group)
 		port_group_leave(engine->group);

@@ -49,6 +49,8 @@ void rx_trace_end(struct rx_traced *traced, enum drop why);
 /* qp_table.c: claim one more slot. 0; ENOMEM: the process has all that it may; errno. */
 int slots_claim(struct engine *engine);
 void slots_release(struct engine *engine);
+/* Of struct mr_table: QPs forget the region of @key, which they use under their locks. */
+void qp_table_end_kept(void *engine, uint32_t qpn, uint32_t key);
 /* Note @refusal at all QPs that are connected to the QP @dest_qpn of this host. */
 void qp_table_dropped(struct engine *engine, uint32_t dest_qpn, const struct refusal *refusal)
 	REQUIRES(engine->progress);

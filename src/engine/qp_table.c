@@ -151,6 +151,31 @@ void qp_table_dropped(struct engine *engine, uint32_t dest_qpn, const struct ref
 				note_dropped(engine->qps.table[slot][index], dest_qpn, refusal);
 }
 
+static void qp_end_kept(struct qp *qp, uint32_t key)
+{
+	lock_acquire(&qp->lock);
+	mr_kept_clear(&qp_notes(qp)->source, key);
+	mr_kept_clear(&qp_notes(qp)->receive, key);
+	lock_release(&qp->lock);
+}
+
+void qp_table_end_kept(void *keeper, uint32_t qpn, uint32_t key)
+{
+	struct engine *engine = keeper;
+	unsigned slot, index;
+	struct qp *qp;
+
+	lock_acquire(&engine->progress);
+	for (slot = 0; qpn == MR_KEPT_BY_SOME && slot < engine->qps.slot_count; slot++)
+		for (index = 0; index < QP_PER_SLOT; index++)
+			if (engine->qps.table[slot][index])
+				qp_end_kept(engine->qps.table[slot][index], key);
+	qp = qpn == MR_KEPT_BY_SOME ? NULL : qp_table_find(engine, qpn);
+	if (qp)
+		qp_end_kept(qp, key);
+	progress_unlock(engine);
+}
+
 /* Indices go round, so that a number is not used again at once. */
 static bool number_in_slot(struct qp_table *qps, unsigned slot, uint32_t *qpn)
 {

@@ -213,6 +213,47 @@ static void a_peer_with_a_channel_has_its_port_unasked(void **state)
 	engine->local.peers = NULL;
 }
 
+static void keeps(struct qp *qp, uint32_t source, uint32_t receive)
+{
+	qp_notes(qp)->source = (struct mr_kept){ .key = source, .length = 8 };
+	qp_notes(qp)->receive = (struct mr_kept){ .key = receive, .length = 8 };
+}
+
+static void expect_kept(struct qp *qp, uint32_t source, uint32_t receive)
+{
+	assert_int_equal(qp_notes(qp)->source.key, source);
+	assert_int_equal(qp_notes(qp)->source.length, source ? 8 : 0);
+	assert_int_equal(qp_notes(qp)->receive.key, receive);
+	assert_int_equal(qp_notes(qp)->receive.length, receive ? 8 : 0);
+}
+
+static void a_region_that_goes_is_forgotten_by_who_keeps_it(void **state)
+{
+	const uint32_t key = 0x1234, other = 0x4321;
+	unsigned index;
+
+	assert_int_equal(send_queue_init(&one.sq, 1, 1, 0), 0);
+	assert_int_equal(send_queue_init(&another.sq, 1, 1, 0), 0);
+	assert_int_equal(add(&one, &index), 0);
+	assert_int_equal(add(&another, &index), 0);
+	keeps(&one, key, other);
+	keeps(&another, other, key);
+	qp_table_end_kept(engine, one.number, key);
+	expect_kept(&one, 0, other);
+	expect_kept(&another, other, key);
+	keeps(&one, key, key);
+	qp_table_end_kept(engine, MR_KEPT_BY_SOME, key);
+	expect_kept(&one, 0, 0);
+	expect_kept(&another, other, 0);
+	/* It has been destroyed meanwhile. */
+	drop(&another);
+	qp_table_end_kept(engine, another.number, other);
+	expect_kept(&another, other, 0);
+	drop(&one);
+	send_queue_fini(&one.sq);
+	send_queue_fini(&another.sq);
+}
+
 static void slots_are_given_back(void **state)
 {
 	uint32_t number = engine->qps.slot[0].number;
@@ -235,6 +276,7 @@ int main(void)
 		TABLE_TEST(a_slot_whose_port_is_taken_is_passed_over),
 		TABLE_TEST(a_peer_that_has_claimed_a_slot_has_its_port),
 		TABLE_TEST(a_peer_with_a_channel_has_its_port_unasked),
+		TABLE_TEST(a_region_that_goes_is_forgotten_by_who_keeps_it),
 		TABLE_TEST(slots_are_given_back),
 	};
 	bool real_root;

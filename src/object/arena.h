@@ -63,7 +63,11 @@ struct mr_entry {
 	 */
 	_Atomic uint32_t users;
 	uint32_t last_key;		/* of the index's latest use: the next tag differs */
-	uint32_t reserved;
+	/*
+	 * Regions: number of the QP that keeps it (struct mr_kept), MR_KEPT_BY_SOME of several; 0: none
+	 * does. Stored with @users raised, read when they are 0.
+	 */
+	_Atomic uint32_t kept_by;
 };
 static_assert(sizeof(struct mr_entry) == 64, "an entry is a cache line");
 

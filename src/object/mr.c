@@ -6,6 +6,11 @@
  * to change an entry, its owner stores key 0, waits until users is 0, changes it, and stores the
  * key last; an access counts itself in users first and looks at the key again after. So either
  * the access sees the dead key, or the owner sees the access.
+ *
+ * A QP that has kept the region (struct mr_kept) is not counted, and looks at no key. It has kept it
+ * while it was counted: so behind the wait for users the owner knows who has, and takes the lock of
+ * each to end that. What the QP does there afterwards it does without the region; what it did
+ * before, the lock puts in front.
  */
 #include "object/mr.h"
 
@@ -44,6 +49,7 @@ int mr_table_init(struct mr_table *table, struct arena *arena, uint64_t seed)
 	table->entry = arena_mr(arena);
 	table->count = table->regions = 0;
 	table->region_bytes = 0;
+	table->end_kept = NULL;
 	table->random = NULL;
 	table->random_state = seed;
 	return 0;
@@ -139,15 +145,24 @@ void mr_entry_drain(const struct mr_entry *entry)
 		sched_yield();
 }
 
+static void mr_end_kept(const struct mr_table *table, struct mr_entry *entry)
+{
+	uint32_t by = atomic_exchange_explicit(&entry->kept_by, 0, memory_order_relaxed);
+
+	if (by && table->end_kept)
+		table->end_kept(table->keeper, by, entry->last_key);
+}
+
 /*
  * Wait until no access is in progress: first by our own threads, which may be granting the region
  * to another process; then by those processes. This may wait for a stopped process: so no lock is
  * held, and windows, which packets invalidate, are never granted (mr_describe).
  */
-static void mr_wait_for_accesses(const struct mr_table *table, const struct mr_entry *entry)
+static void mr_wait_for_accesses(const struct mr_table *table, struct mr_entry *entry)
 	EXCLUDES(table->lock)
 {
 	mr_entry_drain(entry);
+	mr_end_kept(table, entry);
 	if (table->drain_peers)
 		table->drain_peers(table->peers, entry->last_key);
 }

@@ -30,6 +30,12 @@ struct mr_table {
 	mr_drain_fn *drain_peers;	/* NULL: there are none */
 	void (*forget)(void *peers, void *block);	/* a region that had it is gone, or moved elsewhere */
 	void *peers;
+	/*
+	 * QP @qpn, or (MR_KEPT_BY_SOME) each one, uses a region by what it has kept of it: wait for
+	 * its lock, and clear what is of @key. NULL: none keeps anything.
+	 */
+	void (*end_kept)(void *keeper, uint32_t qpn, uint32_t key);
+	void *keeper;
 	struct mr_entry *entry;		/* [MR_TABLE_SIZE], in the arena */
 	/*
 	 * [MR_TABLE_SIZE]: of regions; or NULL. Stored (release) by mr_set_block() behind what it
@@ -150,6 +156,39 @@ enum mr_fault mr_access_begin(struct mr_table *table, const struct mr_accessor *
 			      uint32_t key, unsigned need, uint64_t address, uint64_t length,
 			      struct mr_access *access);
 void mr_access_end(struct mr_access *access);
+
+/*
+ * A region that a QP uses again and again, remembered with the rights that it was used with. Under
+ * the QP's lock, which stands for the count of users: as long as @key is set the region is what it
+ * was, and deregistration, or a change of it, takes that lock to clear this before it goes on.
+ */
+struct mr_kept {
+	uint32_t key;			/* 0: none, and @length is 0 */
+	bool in_block;			/* mr_access_in_block() */
+	uint64_t start, length, host;	/* as in struct mr_entry */
+};
+#define MR_KEPT_BY_SOME UINT32_MAX
+
+/*
+ * With the lock of QP @qpn, while the access that mr_access_begin() gave it is held: keep its
+ * region. What is no region, or could not be taken back, is not kept.
+ */
+void mr_keep(struct mr_table *table, const struct mr_access *access, uint32_t qpn, struct mr_kept *kept);
+
+/* Where [@address, +@length), not of 0 bytes, lies, for the rights that were kept; NULL: ask mr_access_begin(). */
+static inline void *mr_kept_at(const struct mr_kept *kept, uint32_t key, uint64_t address, uint64_t length)
+{
+	uint64_t offset = address - kept->start;
+
+	return kept->key == key && offset <= kept->length && length <= kept->length - offset ?
+		       (void *)(uintptr_t)(kept->host + offset) : NULL;
+}
+
+static inline void mr_kept_clear(struct mr_kept *kept, uint32_t key)
+{
+	if (kept->key == key)
+		*kept = (struct mr_kept){ 0 };
+}
 /* May @accessor do @need with all of what the key names, wherever it lies? Nothing is held. */
 enum mr_fault mr_access_whole(struct mr_table *table, const struct mr_accessor *accessor, uint32_t key,
 			      unsigned need);

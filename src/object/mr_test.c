@@ -340,6 +340,137 @@ static void deregistration_waits_for_an_access_in_progress(void **state)
 	assert_int_equal(atomic_load(&done), 1);
 }
 
+/* ---- regions that QPs keep ---- */
+
+#define KEEPER_QPN 0x11
+
+struct keeper {
+	struct mr_kept kept;
+	unsigned ends;
+	uint32_t qpn, key;
+};
+
+static void keeper_end(void *keeper_, uint32_t qpn, uint32_t key)
+{
+	struct keeper *keeper = keeper_;
+
+	keeper->ends++;
+	keeper->qpn = qpn;
+	keeper->key = key;
+	mr_kept_clear(&keeper->kept, key);
+}
+
+static void have_keeper(struct keeper *keeper)
+{
+	memset(keeper, 0, sizeof(*keeper));
+	table.end_kept = keeper_end;
+	table.keeper = keeper;
+}
+
+static void keep(struct keeper *keeper, uint32_t key, uint32_t qpn, unsigned need, void *address)
+{
+	struct mr_access access;
+
+	assert_int_equal(mr_access_begin(&table, &qp_of_pd_1, key, need, (uintptr_t)address, 1, &access), MR_OK);
+	mr_keep(&table, &access, qpn, &keeper->kept);
+	mr_access_end(&access);
+}
+
+static void what_is_kept_has_the_bounds_of_its_region(void **state)
+{
+	char memory[64];
+	struct mr mr = region_of(memory, 64, 0);
+	struct keeper keeper;
+	uint64_t from, length;
+
+	have_keeper(&keeper);
+	assert_null(mr_kept_at(&keeper.kept, 0, 0, 1));
+	keep(&keeper, mr.ibv.lkey, KEEPER_QPN, 0, memory);
+	for (from = 0; from < 200; from++)
+		for (length = 1; length < 200; length++) {
+			uint64_t address = (uintptr_t)memory - 64 + from;
+
+			void *at = try(mr.ibv.lkey, 0, address, length) == MR_OK ? memory + from - 64 : NULL;
+
+			assert_ptr_equal(mr_kept_at(&keeper.kept, mr.ibv.lkey, address, length), at);
+		}
+	assert_null(mr_kept_at(&keeper.kept, mr.ibv.lkey, (uintptr_t)memory, UINT64_MAX));
+	assert_null(mr_kept_at(&keeper.kept, mr.ibv.lkey, (uintptr_t)memory + 1, UINT64_MAX));
+	assert_null(mr_kept_at(&keeper.kept, mr.ibv.lkey ^ 1, (uintptr_t)memory, 1));
+	mr_deregister(&table, &mr);
+}
+
+static void who_keeps_a_region_is_told_of_its_end_once(void **state)
+{
+	char memory[64];
+	struct mr mr = region_of(memory, 64, 0), other = region_of(memory, 64, 0);
+	struct keeper keeper;
+
+	have_keeper(&keeper);
+	keep(&keeper, mr.ibv.lkey, KEEPER_QPN, 0, memory);
+	keep(&keeper, mr.ibv.lkey, KEEPER_QPN, 0, memory);
+	assert_int_equal(mr_deregister(&table, &other), 0);
+	assert_int_equal(keeper.ends, 0);
+	assert_non_null(mr_kept_at(&keeper.kept, mr.ibv.lkey, (uintptr_t)memory, 64));
+	/* Its key stays. */
+	assert_int_equal(mr_reregister(&table, &mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory, 32, 0), 0);
+	assert_int_equal(keeper.ends, 1);
+	assert_int_equal(keeper.qpn, KEEPER_QPN);
+	assert_int_equal(keeper.key, mr.ibv.lkey);
+	assert_null(mr_kept_at(&keeper.kept, mr.ibv.lkey, (uintptr_t)memory, 32));
+	keep(&keeper, mr.ibv.lkey, KEEPER_QPN, 0, memory);
+	assert_null(mr_kept_at(&keeper.kept, mr.ibv.lkey, (uintptr_t)memory, 33));
+	assert_int_equal(mr_deregister(&table, &mr), 0);
+	assert_int_equal(keeper.ends, 2);
+	assert_null(mr_kept_at(&keeper.kept, mr.ibv.lkey, (uintptr_t)memory, 32));
+	/* Another region of that index. */
+	mr = region_of(memory, 64, 0);
+	assert_int_equal(mr_deregister(&table, &mr), 0);
+	assert_int_equal(keeper.ends, 2);
+}
+
+static void several_qps_that_keep_a_region_are_all_told(void **state)
+{
+	char memory[64];
+	struct mr mr = region_of(memory, 64, 0);
+	struct keeper keeper;
+
+	have_keeper(&keeper);
+	keep(&keeper, mr.ibv.lkey, KEEPER_QPN, 0, memory);
+	keep(&keeper, mr.ibv.lkey, KEEPER_QPN + 1, 0, memory);
+	keep(&keeper, mr.ibv.lkey, KEEPER_QPN, 0, memory);
+	assert_int_equal(mr_deregister(&table, &mr), 0);
+	assert_int_equal(keeper.ends, 1);
+	assert_int_equal(keeper.qpn, MR_KEPT_BY_SOME);
+}
+
+/* A window is invalidated by packets, under the lock of a QP. */
+static void windows_null_regions_and_what_nobody_takes_back_are_not_kept(void **state)
+{
+	static const char zeros[8];
+	char memory[64], sink[8];
+	struct mr mr = region_of(memory, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND), null = { 0 };
+	struct ibv_mw_bind_info info = { &mr.ibv, (uintptr_t)memory, 64, IBV_ACCESS_REMOTE_READ };
+	struct mw mw = { 0 };
+	struct keeper keeper;
+
+	have_keeper(&keeper);
+	assert_int_equal(mw_alloc(&table, &pds[0], IBV_MW_TYPE_1, &mw), 0);
+	assert_int_equal(mw_bind(&table, &qp_of_pd_1, &mw, mw.ibv.rkey, &info), MR_OK);
+	keep(&keeper, mw.ibv.rkey, KEEPER_QPN, IBV_ACCESS_REMOTE_READ, memory);
+	assert_int_equal(keeper.kept.key, 0);
+	assert_int_equal(mr_register_null(&table, &pds[0], zeros, sink, &null), 0);
+	keep(&keeper, null.ibv.lkey, KEEPER_QPN, 0, memory);
+	assert_int_equal(keeper.kept.key, 0);
+	table.end_kept = NULL;
+	keep(&keeper, mr.ibv.lkey, KEEPER_QPN, 0, memory);
+	assert_int_equal(keeper.kept.key, 0);
+	assert_int_equal(mw_free(&table, &mw), 0);
+	assert_int_equal(mr_deregister(&table, &null), 0);
+	assert_int_equal(mr_deregister(&table, &mr), 0);
+	assert_int_equal(keeper.ends, 0);
+}
+
 static _Atomic uint32_t shared_key;
 static _Atomic int region_alive, stop;
 static _Atomic unsigned accesses, stray;
@@ -610,6 +741,10 @@ int main(void)
 		RULE(a_region_without_rights_is_named_so),
 		RULE(deregistration_waits_for_an_access_in_progress),
 		RULE(after_deregistration_nobody_accesses_the_region),
+		RULE(what_is_kept_has_the_bounds_of_its_region),
+		RULE(who_keeps_a_region_is_told_of_its_end_once),
+		RULE(several_qps_that_keep_a_region_are_all_told),
+		RULE(windows_null_regions_and_what_nobody_takes_back_are_not_kept),
 		RULE(peers_are_waited_for_without_the_lock),
 		RULE(a_block_is_forgotten_once),
 		RULE(a_description_is_what_was_registered),

@@ -180,6 +180,12 @@ static inline void qp_end_pairing(struct qp *qp) REQUIRES(qp->lock)
 	pairing_end(&qp->pairing);
 }
 
+/* What its shortcuts have found. */
+static inline struct shortcut_notes *qp_notes(const struct qp *qp) REQUIRES(qp->lock)
+{
+	return send_queue_notes(&qp->sq);
+}
+
 /* Has it a receive queue, or an SRQ, of its own? */
 static inline bool qp_receives(const struct qp *qp)
 {

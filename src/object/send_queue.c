@@ -16,6 +16,7 @@ int send_queue_init(struct send_queue *queue, uint32_t size, uint32_t max_sge,
 		    uint32_t max_inline)
 {
 	size_t tail = max_sge * sizeof(struct ibv_sge), room;
+	uint8_t *memory;
 
 	if (size > RING_SIZE_MAX)
 		return EINVAL;
@@ -24,9 +25,11 @@ int send_queue_init(struct send_queue *queue, uint32_t size, uint32_t max_sge,
 	room = tail < PLACEMENT_WORD ? PLACEMENT_WORD : tail;
 	queue->stride = (sizeof(struct send_wqe) + room + 7) / 8 * 8;
 	queue->mask = ring_mask(size);
-	queue->ring = ring_memory_get(&queue->memory, (size_t)queue->mask + 1, queue->stride);
-	if (!queue->ring)
+	memory = ring_memory_get(&queue->memory, (size_t)queue->mask + 2, queue->stride);
+	if (!memory)
 		return ENOMEM;
+	queue->ring = memory + queue->stride;
+	*send_queue_notes(queue) = (struct shortcut_notes){ 0 };
 	queue->size = size;
 	queue->max_sge = max_sge;
 	/* Programs that asked for none send as much inline as an SGE takes: devices have that room. */
@@ -46,6 +49,6 @@ void send_queue_fini(struct send_queue *queue)
 		if (wqe->ah)
 			ah_put(wqe->ah);
 	}
-	ring_memory_put(&queue->memory, queue->ring);
+	ring_memory_put(&queue->memory, queue->ring - queue->stride);
 	queue->ring = NULL;
 }

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "object/ah.h"
+#include "object/mr.h"
 #include "object/ring_memory.h"
 #include "object/wqe_slots.h"
 #include "object/wr.h"
@@ -57,8 +58,30 @@ struct send_wqe {
 	};
 };
 
+/*
+ * A region of the peer that may be written by the QP's requests, and is mapped here: so it was found
+ * to be when its grant @id had this @version. Forgotten when the next shortcut is opened.
+ */
+struct shortcut_target {
+	uint32_t rkey, id;
+	uint64_t version;
+	uint64_t start, length, host;	/* as in struct peer_region; length 0: none */
+	uint8_t *mapped;
+};
+
+/*
+ * What a QP has found for its shortcuts (qp->shortcut), under its lock: the peer's region that the
+ * last WRITE was to, our own that the last SEND or WRITE was from, and that of the last receive in a
+ * row.
+ */
+struct shortcut_notes {
+	struct shortcut_target target;
+	struct mr_kept source, receive;
+};
+_Static_assert(sizeof(struct shortcut_notes) <= sizeof(struct send_wqe), "they fit in a slot");
+
 struct send_queue {
-	uint8_t *ring;
+	uint8_t *ring;			/* behind one more slot, at whose end struct shortcut_notes lies */
 	size_t stride;
 	uint32_t size, max_sge, max_inline;
 	uint32_t mask;			/* slots of the ring - 1; they are a power of two */
@@ -74,6 +97,11 @@ void send_queue_fini(struct send_queue *queue);	/* gives back the AHs of what is
 static inline struct send_wqe *send_queue_at(const struct send_queue *queue, uint32_t number)
 {
 	return (struct send_wqe *)(queue->ring + (size_t)(number & queue->mask) * queue->stride);
+}
+
+static inline struct shortcut_notes *send_queue_notes(const struct send_queue *queue)
+{
+	return (struct shortcut_notes *)queue->ring - 1;
 }
 
 #endif

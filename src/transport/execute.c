@@ -133,16 +133,21 @@ bool transport_gather_one(struct qp *qp, const struct send_wqe *wqe, uint8_t *ou
 {
 	const struct mr_accessor accessor = { .pd = qp->pd->number, .qpn = qp->number };
 	struct mr_access access;
+	const void *from;
 	bool copied;
 
 	if (wqe->flags & IBV_SEND_INLINE)
 		memcpy(out, wqe->inline_data, wqe->length);
 	if (!wqe->length || wqe->flags & IBV_SEND_INLINE)
 		return true;
+	from = mr_kept_at(&qp_notes(qp)->source, wqe->sge[0].lkey, wqe->sge[0].addr, wqe->length);
+	if (from)
+		return !copy_user(out, from, wqe->length);
 	if (mr_access_begin(qp->transport->mrs, &accessor, wqe->sge[0].lkey, 0, wqe->sge[0].addr, wqe->length,
 			    &access) != MR_OK)
 		return false;
 	copied = !copy_user(out, access.host, wqe->length);
+	mr_keep(qp->transport->mrs, &access, qp->number, &qp_notes(qp)->source);
 	mr_access_end(&access);
 	return copied;
 }
@@ -291,22 +296,31 @@ void execute_end_row(struct message_row *row)
 bool execute_send_in_row(struct message_row *row, const struct recv_wqe *recv, const uint8_t *data,
 			 uint32_t bytes)
 {
-	struct mr_accessor accessor = recv_accessor_of(row->qp);
 	const struct ibv_sge *sge = recv->sge;
+	struct mr_accessor accessor;
+	struct qp *qp = row->qp;
 	enum mr_fault fault;
+	void *to;
 
+	lock_alias(&qp->lock);
 	if (!bytes)
 		return true;
 	if (recv->sge_count != 1 || sge->length < bytes)
 		return false;
+	to = mr_kept_at(&qp_notes(qp)->receive, sge->lkey, sge->addr, bytes);
+	if (to)
+		return !copy_user_ordered(to, data, bytes);
+	accessor = recv_accessor_of(qp);
 	if (row->lkey && row->lkey == sge->lkey) {
 		fault = mr_access_move(&row->access, &accessor, sge->lkey, IBV_ACCESS_LOCAL_WRITE,
 				       sge->addr, bytes);
 	} else {
 		execute_end_row(row);
-		fault = mr_access_begin(row->qp->transport->mrs, &accessor, sge->lkey,
+		fault = mr_access_begin(qp->transport->mrs, &accessor, sge->lkey,
 					IBV_ACCESS_LOCAL_WRITE, sge->addr, bytes, &row->access);
 		row->lkey = fault == MR_OK ? sge->lkey : 0;
+		if (fault == MR_OK)
+			mr_keep(qp->transport->mrs, &row->access, qp->number, &qp_notes(qp)->receive);
 	}
 	return fault == MR_OK && !copy_user_ordered(row->access.host, data, bytes);
 }

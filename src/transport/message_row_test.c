@@ -10,7 +10,7 @@
 
 #include "transport/message_test_support.h"
 
-#define RECEIVES	4u
+#define RECEIVES	5u
 #define RECEIVE_BYTES	64u
 
 struct scene {
@@ -59,7 +59,6 @@ static void to_sqd(struct scene *scene) { station_move(scene->s, IBV_QPS_SQD); }
 static void to_err(struct scene *scene) { station_move(scene->s, IBV_QPS_ERR); }
 static void to_reset(struct scene *scene) { station_move(scene->s, IBV_QPS_RESET); }
 static void region_gone(struct scene *scene) { mr_deregister(&scene->s->mrs, &scene->s->mr); }
-static void other_domain(struct scene *scene) { scene->s->pd.number++, scene->srq.pd++; }
 static void short_receive(struct scene *scene) { receive_instead(scene, 42, scene->s->mr.ibv.lkey, 1); }
 static void exact_receive(struct scene *scene) { receive_instead(scene, 43, scene->s->mr.ibv.lkey, 1); }
 static void two_sges(struct scene *scene) { receive_instead(scene, RECEIVE_BYTES, scene->s->mr.ibv.lkey, 2); }
@@ -90,6 +89,14 @@ static void region_anew(struct scene *scene)
 	assert_int_equal(mr_deregister(&s->mrs, &s->mr), 0);
 	assert_int_equal(mr_register(&s->mrs, &s->pd, s->memory, MEMORY_BYTES, (uintptr_t)s->memory,
 				     IBV_ACCESS_LOCAL_WRITE, &s->mr), 0);
+}
+
+static void other_domain(struct scene *scene)
+{
+	static struct pd elsewhere = { .number = 77 };
+	struct station *s = scene->s;
+
+	assert_int_equal(mr_reregister(&s->mrs, &s->mr, IBV_REREG_MR_CHANGE_PD, &elsewhere, NULL, 0, 0), 0);
 }
 
 static void without_rights(struct scene *scene)
@@ -175,7 +182,7 @@ static void armed_for_solicited(struct scene *scene)
 /* It is below its limit behind the next message. */
 static void a_limit(struct scene *scene)
 {
-	struct ibv_srq_attr limit = { .srq_limit = RECEIVES - 1 };
+	struct ibv_srq_attr limit = { .srq_limit = RECEIVES - 2 };
 
 	if (scene->s->qp.srq)
 		assert_int_equal(srq_modify(&scene->srq, &limit, IBV_SRQ_LIMIT, &scene->s->effects), 0);
@@ -208,6 +215,14 @@ static const struct change changes[] = {
 
 /* ---- both ways ---- */
 
+static void station_end_kept(void *station, uint32_t qpn, uint32_t key) UNCHECKED_LOCKS
+{
+	struct station *s = station;
+
+	assert_int_equal(qpn, s->qp.number);
+	mr_kept_clear(&qp_notes(&s->qp)->receive, key);
+}
+
 static void scene_begin(struct scene *scene, bool with_srq, bool in_row)
 {
 	struct station *s = station_inside();
@@ -216,6 +231,8 @@ static void scene_begin(struct scene *scene, bool with_srq, bool in_row)
 	*scene = (struct scene){ .s = s, .in_row = in_row,
 				 .srq = { .async = &s->async, .pd = s->pd.number } };
 	list_init(&scene->srq.limit_event.node);
+	s->mrs.end_kept = station_end_kept;
+	s->mrs.keeper = s;
 	if (with_srq) {
 		assert_int_equal(recv_queue_init(&scene->srq.queue, 8, 4), 0);
 		s->qp.srq = &scene->srq;
@@ -308,8 +325,14 @@ static void compare(const struct change *change, bool with_srq)
 	assert_non_null(scene);
 	for (i = 0; i < 2; i++) {
 		scene_begin(&scene[i], with_srq, i);
-		scene_next(&scene[i], 43);
-		assert_int_equal(scene_receive(&scene[i]), MESSAGE_EXECUTED);
+		for (n = 0; n < 2; n++) {
+			scene_next(&scene[i], 43);
+			assert_int_equal(scene_receive(&scene[i]), MESSAGE_EXECUTED);
+		}
+		/* The second one in a row: the region of its receive is kept. */
+		assert_int_equal(scene[i].rows, i);
+		assert_int_equal(qp_notes(&scene[i].s->qp)->receive.key, i ? scene[i].s->mr.ibv.lkey : 0);
+		scene[i].rows = 0;
 		scene_next(&scene[i], 43);
 	}
 	expect_the_same(&scene[0], &scene[1]);

@@ -2,11 +2,18 @@
 /*
  * SENDs behind which something changes before the next one: a SEND of one SGE goes by what was
  * decided for the one before it (src/local/move/shortcut.c), one with a second, empty SGE asks for all
- * rules. So it is with receives (src/local/move/receive.c). Whatever has changed meanwhile, both have the
- * same outcome: each scene is played with the one and with the other, and compared.
+ * rules. So it is with receives (src/local/move/receive.c), and with WRITEs (src/local/move/onesided.c). Whatever
+ * has changed meanwhile, both have the same outcome: each scene is played with the one and with the other, and
+ * compared.
+ *
+ * The region that such requests are from is used under the lock of the QP alone (struct mr_kept): that
+ * it is no more behind ibv_dereg_mr() is seen with a thread that goes on posting.
  */
 #include "hostile.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 #define REGION_BYTES (64 * KIB)
@@ -17,8 +24,12 @@ enum change {
 	NO_CHANGE, PEER_FAILS, PEER_RESETS, PEER_DIES, OWN_DRAIN, OWN_ERROR, OWN_AGAIN, REGION_GONE,
 	REGION_REREGISTERED, REGION_SHORT, ARMED, NO_RECEIVE, LATE_RECEIVE, WRITE_BETWEEN, READ_BETWEEN,
 	LONG_BETWEEN, LIST_BETWEEN, PEER_DRAINS, PEER_REGION_GONE, PEER_REGION_ANEW, PEER_RECEIVES_LESS,
-	PEER_ARMS, CHANGES
+	PEER_ARMS, PEER_REGION_SHORT, CHANGES
 };
+#define BIT(change)	(1u << (change))
+/* What means nothing to WRITEs, or leaves a receive that nobody takes. */
+#define OF_RECEIVES	(BIT(NO_RECEIVE) | BIT(LATE_RECEIVE) | BIT(LONG_BETWEEN) | BIT(PEER_RECEIVES_LESS) | \
+			 BIT(PEER_ARMS))
 static const char *const change_name[CHANGES] = {
 	"nothing", "the peer's QP fails", "the peer's QP is reset", "the peer dies", "SQD and back",
 	"ERR", "connected anew", "the region is deregistered", "the region is registered anew",
@@ -26,7 +37,7 @@ static const char *const change_name[CHANGES] = {
 	"the receive is posted late", "a WRITE between them", "a READ between them",
 	"a long SEND between them", "a list between them", "the peer's QP is in SQD for a while",
 	"the region of the receives is deregistered", "it is registered anew", "the receives are shorter",
-	"the peer's CQ is armed",
+	"the peer's CQ is armed", "the peer's region is shorter",
 };
 
 struct outcome {
@@ -38,7 +49,7 @@ struct outcome {
 
 struct scene {
 	enum change change;
-	bool short_cut;
+	bool short_cut, writes;
 	struct outcome *outcome; /* shared with the director */
 };
 
@@ -62,6 +73,11 @@ static void send_one(const struct scene *scene, struct link *link, const struct 
 				  .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
 
 	memset(memory + 64 * number, 'a' + (int)number, 64);
+	if (scene->writes) {
+		wr.opcode = IBV_WR_RDMA_WRITE;
+		wr.wr.rdma.rkey = link->there.rkey;
+		wr.wr.rdma.remote_addr = link->there.memory + 1024 * number;
+	}
 	if (number % 3 == 1)
 		wr.send_flags |= IBV_SEND_SOLICITED;
 	scene->outcome->posted[number] = ibv_post_send(link->qp, &wr, &bad);
@@ -230,6 +246,10 @@ static bool change_of_target(struct scene *scene, struct node *node, struct link
 		return true;
 	case PEER_RECEIVES_LESS:
 		return true;
+	case PEER_REGION_SHORT:
+		CHECK(!ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory, 1024 * (SENDS + 2), 0),
+		      "%m");
+		break;
 	case PEER_ARMS:
 		CHECK(!ibv_req_notify_cq(node->cq, 0), "%m");
 		break;
@@ -239,11 +259,12 @@ static bool change_of_target(struct scene *scene, struct node *node, struct link
 	return false;
 }
 
+/* WRITEs are stores where they are to a block: under `verbatim run` what is aligned to pages is one. */
 static void target(struct cast *cast)
 {
 	struct scene *scene = cast->argument;
 	struct outcome *outcome = scene->outcome;
-	char *memory = memory_make(MEMORY_MMAP, REGION_BYTES);
+	char *memory = memory_make(scene->writes ? MEMORY_ALIGNED : MEMORY_MMAP, REGION_BYTES);
 	bool later = scene->change == NO_RECEIVE || scene->change == LATE_RECEIVE || scene->change == OWN_AGAIN ||
 		     scene->change == LONG_BETWEEN || scene->change == PEER_REGION_ANEW ||
 		     scene->change == PEER_RECEIVES_LESS;
@@ -251,6 +272,7 @@ static void target(struct cast *cast)
 	struct link link;
 	struct ibv_mr *mr;
 	struct ibv_wc wc;
+	unsigned n;
 
 	begin(scene, &node, &link);
 	mr = region_make(&node, memory, REGION_BYTES, REMOTE_ALL);
@@ -298,6 +320,8 @@ static void target(struct cast *cast)
 			outcome->data[outcome->received] = memory[1024 * wc.wr_id];
 		outcome->receive_status[outcome->received++] = wc.status;
 	}
+	for (n = 0; scene->writes && n < COMPLETIONS; n++)
+		outcome->data[n] = memory[1024 * n];
 }
 
 static void play(struct scene *scene, bool short_cut, struct outcome *outcome)
@@ -312,15 +336,17 @@ static void play(struct scene *scene, bool short_cut, struct outcome *outcome)
 	*outcome = *scene->outcome;
 }
 
-static void compare(void)
+static void compare(bool writes)
 {
-	struct scene scene = { 0 };
+	struct scene scene = { .writes = writes };
 	struct outcome long_way, short_cut;
 	unsigned n, differences = 0;
 
 	scene.outcome = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(scene.outcome != MAP_FAILED, "%m");
 	for (scene.change = 0; scene.change < CHANGES; scene.change++) {
+		if (writes && OF_RECEIVES & BIT(scene.change))
+			continue;
 		play(&scene, false, &long_way);
 		play(&scene, true, &short_cut);
 		if (!memcmp(&long_way, &short_cut, sizeof(long_way)))
@@ -338,7 +364,161 @@ static void compare(void)
 	CHECK(!differences, "%u differences", differences);
 }
 
+static void compare_sends(void)
+{
+	compare(false);
+}
+
+static void compare_writes(void)
+{
+	compare(true);
+}
+
+/* ---- a region goes while another thread posts from it ---- */
+
+#define ROUNDS 12
+#define LATER_MOST 1000u	/* requests that are posted when the region is gone */
+#define SENDER_WINDOW 32u
+#define KEPT_MARK 'k'
+#define LATER_MARK '!'
+
+/* Shared by both ends. */
+struct losing {
+	bool writes;
+	_Atomic unsigned over;		/* rounds whose requests are all posted */
+};
+
+struct sender {
+	struct node node;
+	struct link link;
+	struct ibv_mr *mr;
+	bool writes;
+	_Atomic unsigned posted;
+	_Atomic bool gone;		/* the region */
+};
+
+/* Until a request fails, which is NULL: the region is gone then. */
+static void *sender_run(void *argument)
+{
+	struct sender *sender = argument;
+	struct ibv_sge sge = { (uintptr_t)sender->mr->addr, 64, sender->mr->lkey };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED,
+				  .opcode = sender->writes ? IBV_WR_RDMA_WRITE : IBV_WR_SEND,
+				  .wr.rdma = { sender->link.there.memory, sender->link.there.rkey } }, *bad;
+	unsigned done = 0, posted = 0, later;
+	struct ibv_wc wc;
+
+	for (later = 0; later < LATER_MOST; later += atomic_load(&sender->gone)) {
+		CHECK(!ibv_post_send(sender->link.qp, &wr, &bad), "%m");
+		atomic_store(&sender->posted, ++posted);
+		do {
+			int got = ibv_poll_cq(sender->node.cq, 1, &wc);
+
+			CHECK(got >= 0, "%m");
+			if (got && wc.status != IBV_WC_SUCCESS)
+				return NULL;
+			done += (unsigned)got;
+		} while (posted - done >= SENDER_WINDOW);
+	}
+	return sender;
+}
+
+static void losing_requester(struct cast *cast)
+{
+	struct losing *losing = cast->argument;
+	unsigned round;
+
+	for (round = 0; round < ROUNDS; round++) {
+		char *memory = memory_make(MEMORY_MMAP, PAGE);
+		struct sender sender = { .writes = losing->writes };
+		unsigned wanted = 100 + (unsigned)random_below(3000);
+		pthread_t thread;
+		void *good;
+
+		memset(memory, KEPT_MARK, PAGE);
+		node_open(&sender.node);
+		sender.mr = region_make(&sender.node, memory, PAGE, IBV_ACCESS_LOCAL_WRITE);
+		link_connect(cast, 1, &sender.link, &sender.node, sender.mr);
+		CHECK(!pthread_create(&thread, NULL, sender_run, &sender));
+		while (atomic_load(&sender.posted) < wanted)
+			sched_yield();
+		CHECK(!ibv_dereg_mr(sender.mr), "%m");
+		memset(memory, LATER_MARK, PAGE);
+		atomic_store(&sender.gone, true);
+		CHECK(!pthread_join(thread, &good));
+		CHECK(!good, "requests from a region that is gone succeed");
+		atomic_store(&losing->over, round + 1);
+		meet(cast, 1);
+		CHECK(!ibv_destroy_qp(sender.link.qp), "%m");
+		node_close(&sender.node);
+	}
+}
+
+static void unharmed_target(struct cast *cast)
+{
+	struct losing *losing = cast->argument;
+	unsigned round;
+
+	for (round = 0; round < ROUNDS; round++) {
+		char *memory = memory_make(losing->writes ? MEMORY_ALIGNED : MEMORY_MMAP, PAGE);
+		struct node node;
+		struct link link;
+		struct ibv_mr *mr;
+		struct ibv_wc wc;
+		unsigned n;
+
+		node_open(&node);
+		mr = region_make(&node, memory, PAGE, REMOTE_ALL);
+		link_make(&link, &node);
+		link_set_region(&link, mr);
+		link_exchange(cast, 0, &link);
+		link_raise(&link, IBV_QPS_INIT);
+		for (n = 0; n < SENDER_WINDOW && !losing->writes; n++)
+			CHECK(!post_receive(&link, mr, 64 * n, 64, n));
+		link_raise(&link, IBV_QPS_RTS);
+		meet(cast, 0);
+		while (atomic_load(&losing->over) == round) {
+			if (ibv_poll_cq(node.cq, 1, &wc) <= 0 || wc.status != IBV_WC_SUCCESS)
+				continue;
+			CHECK(memory[64 * wc.wr_id] == KEPT_MARK, "what came is %d", memory[64 * wc.wr_id]);
+			CHECK(!post_receive(&link, mr, 64 * wc.wr_id, 64, wc.wr_id));
+		}
+		await_cue(cast, 0);
+		CHECK(!memchr(memory, LATER_MARK, PAGE), "what was written behind ibv_dereg_mr() arrived");
+		cue(cast, 0);
+		CHECK(!ibv_destroy_qp(link.qp), "%m");
+		CHECK(!ibv_dereg_mr(mr), "%m");
+		node_close(&node);
+	}
+}
+
+static void lose_region(bool writes)
+{
+	actor_fn *const actor[] = { losing_requester, unharmed_target };
+	struct losing *losing = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct cast cast;
+
+	CHECK(losing != MAP_FAILED, "%m");
+	losing->writes = writes;
+	CHECK(!setenv("VERBATIM_MEMORY", "auto", 1));
+	cast_start(&cast, 2, actor, losing);
+	cast_end(&cast, 60);
+}
+
+static void lose_region_of_sends(void)
+{
+	lose_region(false);
+}
+
+static void lose_region_of_writes(void)
+{
+	lose_region(true);
+}
+
 const struct hostile_case shortcut_cases[] = {
-	{ "shortcut", "a SEND is the same, whatever changed behind the one before it", compare },
+	{ "shortcut", "a SEND is the same, whatever changed behind the one before it", compare_sends },
+	{ "shortcut_write", "a WRITE is the same, whatever changed behind the one before it", compare_writes },
+	{ "kept_send", "a region that goes while another thread posts SENDs from it", lose_region_of_sends },
+	{ "kept_write", "a region that goes while another thread posts WRITEs from it", lose_region_of_writes },
 	{ 0 },
 };

@@ -43,7 +43,7 @@
  *	F2	ring.c: ring_sleep			F1, F9
  *	F3	hazard.h: hazard_begin			F4, F7
  *	L3	grant.h: grant_is_alive,		behind F3
- *		peer_memory.c: peer_region_holds
+ *		peer_memory.c: peer_version_holds
  *	F4	drain.c: end_grants			F3
  *	F5	ring_message.c: ring_notify_answers	F6
  *	F6	ring_message.c: ring_await_answers	F5

@@ -118,11 +118,15 @@ bool peer_region_by_id(const struct peer_memory *memory, uint32_t id, struct pee
 	return entry_read(&memory->entry[grant_index(id)], region) && region->id == id;
 }
 
+bool peer_version_holds(const struct peer_memory *memory, uint32_t id, uint64_t version)
+{
+	return atomic_load_explicit(&memory->entry[grant_index(id)].version, memory_order_seq_cst) ==	/* L3 */
+		       version && grant_is_alive(memory->alive, id);
+}
+
 bool peer_region_holds(const struct peer_memory *memory, const struct peer_region *region)
 {
-	return atomic_load_explicit(&memory->entry[grant_index(region->id)].version,
-				    memory_order_seq_cst) == region->version &&	/* L3 */
-	       grant_is_alive(memory->alive, region->id);
+	return peer_version_holds(memory, region->id, region->version);
 }
 
 bool peer_regions_mapped(const struct peer_memory *memory)

@@ -46,6 +46,8 @@ bool peer_region_find(const struct peer_memory *memory, uint32_t key, struct pee
 bool peer_region_by_id(const struct peer_memory *memory, uint32_t id, struct peer_region *region);
 /* After a hazard that names it. True: it may be accessed as in @region until the hazard ends. */
 bool peer_region_holds(const struct peer_memory *memory, const struct peer_region *region);
+/* The same of what was copied from the region with this @id and @version. */
+bool peer_version_holds(const struct peer_memory *memory, uint32_t id, uint64_t version);
 /* Is any region of the peer mapped here? */
 bool peer_regions_mapped(const struct peer_memory *memory);
 /* Count a use of an unknown key. True: ask for the key now; false: it was asked for lately. */

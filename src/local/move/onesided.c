@@ -450,27 +450,41 @@ bool onesided_run(struct local *local, struct qp *qp, const struct send_wqe *wqe
 
 /* ---- by a shortcut ---- */
 
+/* What a region has to be for the WRITEs of @qp, whatever bytes of it they name, is asked once. */
+static bool target_find(struct qp *qp, const struct peer *peer, uint32_t rkey) REQUIRES(qp->lock)
+{
+	struct peer_region region;
+
+	if (!peer_region_find(peer->regions, rkey, &region) || !region.mapped || !region.writable ||
+	    !has_rights(&region, &qp->pairing, qp->pairing.pd, IBV_ACCESS_REMOTE_WRITE, region.start, 0))
+		return false;
+	qp_notes(qp)->target = (struct shortcut_target){ .rkey = rkey, .id = region.id, .version = region.version,
+					       .start = region.start, .length = region.length,
+					       .host = region.host, .mapped = region.mapped };
+	return true;
+}
+
 /* With our memory held, and present. */
 static bool write_with_hazard(struct local *local, struct qp *qp, const struct peer *peer,
-			      const struct send_wqe *wqe, const struct peer_region *region,
-			      const void *from) REQUIRES(qp->lock)
+			      const struct send_wqe *wqe, const void *from) REQUIRES(qp->lock)
 {
+	const struct shortcut_target *to = &qp_notes(qp)->target;
 	unsigned hazard;
 	bool done;
 
-	if (!hazard_begin(peer->hazards, region->id, qp->pairing.theirs, qp->sq.tail, &hazard))
+	if (!hazard_begin(peer->hazards, to->id, qp->pairing.theirs, qp->sq.tail, &hazard))
 		return false;
 	/* Moved behind the end of a channel, before its memory is unmapped: as peer->life. */
 	done = atomic_load(&local->epoch) == qp->shortcut && grant_is_alive(peer->alive, qp->pairing.theirs) &&
-	       peer_region_holds(peer->regions, region) &&
-	       !copy_user_ordered(region->mapped + (wqe->remote_address - region->start), from, wqe->length);
+	       peer_version_holds(peer->regions, to->id, to->version) &&
+	       !copy_user_ordered(to->mapped + (wqe->remote_address - to->start), from, wqe->length);
 	hazard_end(peer->hazards, hazard);
 	return done;
 }
 
+/* From a region that is not kept yet. */
 static bool write_from_region(struct local *local, struct qp *qp, const struct peer *peer,
-			      const struct send_wqe *wqe, const struct peer_region *region)
-	REQUIRES(qp->lock)
+			      const struct send_wqe *wqe) REQUIRES(qp->lock)
 {
 	const struct mr_accessor accessor = { .pd = qp_send_pd(qp), .qpn = qp->number };
 	struct mr_access access;
@@ -480,23 +494,43 @@ static bool write_from_region(struct local *local, struct qp *qp, const struct p
 			    &access) != MR_OK)
 		return false;
 	done = (mr_access_in_block(local->mrs, &access) || !user_touch(access.host, wqe->length)) &&
-	       write_with_hazard(local, qp, peer, wqe, region, access.host);
+	       write_with_hazard(local, qp, peer, wqe, access.host);
+	mr_keep(local->mrs, &access, qp->number, &qp_notes(qp)->source);
 	mr_access_end(&access);
 	return done;
+}
+
+static bool write_short(struct local *local, struct qp *qp, const struct peer *peer, const struct send_wqe *wqe)
+	REQUIRES(qp->lock)
+{
+	const struct mr_kept *kept = &qp_notes(qp)->source;
+	const void *from;
+
+	if (wqe->flags & IBV_SEND_INLINE)
+		return write_with_hazard(local, qp, peer, wqe, wqe->inline_data);
+	from = mr_kept_at(kept, wqe->sge[0].lkey, wqe->sge[0].addr, wqe->length);
+	if (!from)
+		return write_from_region(local, qp, peer, wqe);
+	return (kept->in_block || !user_touch(from, wqe->length)) &&
+	       write_with_hazard(local, qp, peer, wqe, from);
+}
+
+/* Is it wholly in the region that the shortcut has as its target? */
+static bool target_has(const struct shortcut_target *target, const struct send_wqe *wqe)
+{
+	uint64_t offset = wqe->remote_address - target->start;
+
+	return target->rkey == wqe->rkey && offset <= target->length && wqe->length <= target->length - offset;
 }
 
 bool onesided_write_short(struct local *local, struct qp *qp, struct peer *peer, const struct send_wqe *wqe,
 			  struct effects *effects)
 {
-	struct peer_region region;
+	const struct shortcut_target *target = &qp_notes(qp)->target;
 
-	return wqe->length && wqe->length <= LOCKED_BYTES_MAX &&
-	       peer_region_find(peer->regions, wqe->rkey, &region) && region.mapped && region.writable &&
-	       has_rights(&region, &qp->pairing, qp->pairing.pd, IBV_ACCESS_REMOTE_WRITE, wqe->remote_address,
-			  wqe->length) &&
-	       !commit_meets(peer, region.host + (wqe->remote_address - region.start), wqe->length) &&
-	       (wqe->flags & IBV_SEND_INLINE ?
-			write_with_hazard(local, qp, peer, wqe, &region, wqe->inline_data) :
-			write_from_region(local, qp, peer, wqe, &region)) &&
+	return wqe->length &&
+	       (target_has(target, wqe) || (target_find(qp, peer, wqe->rkey) && target_has(target, wqe))) &&
+	       !commit_meets(peer, target->host + (wqe->remote_address - target->start), wqe->length) &&
+	       write_short(local, qp, peer, wqe) &&
 	       onesided_complete(local, qp, IBV_ACCESS_REMOTE_WRITE, 0, true, effects);
 }

@@ -50,6 +50,7 @@ void local_open_shortcut(struct local *local, struct qp *qp)
 	/* Before the rules are asked: what changes meanwhile moves it. */
 	uint32_t epoch = atomic_load_explicit(&local->epoch, memory_order_acquire);
 
+	qp_notes(qp)->target = (struct shortcut_target){ 0 };
 	qp->shortcut = is_short(send_queue_at(&qp->sq, qp->sq.head - 1)) && shortcut_peer(local, qp) ?
 		       epoch : 0;
 }

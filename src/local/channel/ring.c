@@ -88,6 +88,29 @@ void producer_put(struct producer *producer, struct channel_cell *cell, uint64_t
 	atomic_store_explicit(&cell->sequence, producer->put, memory_order_release);	/* R1 */
 }
 
+/*
+ * A place for another route: an empty one, else, by turns, one that no unread cell names (who takes
+ * a cell copies its route). A program may come by more routes than there are places: each connection
+ * of librdmacm has a flow label of its own. 0: no place now.
+ */
+static unsigned place_route(struct producer *producer) REQUIRES(producer->lock)
+{
+	unsigned tries;
+	uint32_t ahead;
+
+	if (producer->routes < CHANNEL_ROUTES)
+		return ++producer->routes;
+	producer_read_consumed(producer);
+	for (tries = 0; tries < CHANNEL_ROUTES; tries++) {
+		producer->route_turn = producer->route_turn % CHANNEL_ROUTES + 1;
+		ahead = producer->route_end[producer->route_turn] - producer->consumed;
+		if (!ahead || ahead > CHANNEL_CELLS)
+			return producer->route_turn;
+	}
+	return 0;
+}
+
+/* Its number, from 1; 0: there is no place until the peer has read more. */
 static unsigned find_route(struct producer *producer, const struct datagram *datagram)
 	REQUIRES(producer->lock)
 {
@@ -108,17 +131,21 @@ static unsigned find_route(struct producer *producer, const struct datagram *dat
 	}
 	memcpy(route.source, datagram->source, sizeof(route.source));
 	memcpy(route.destination, datagram->destination, sizeof(route.destination));
+	i = producer->route_last;
+	if (i && !memcmp(&producer->route[i], &route, sizeof(route)))
+		return i;
 	for (i = producer->routes; i; i--)
 		if (!memcmp(&producer->route[i], &route, sizeof(route)))
 			return i;
-	if (producer->routes == CHANNEL_ROUTES)
+	i = place_route(producer);
+	if (!i)
 		return 0;
-	producer->route[++producer->routes] = route;
-	producer->half->route[producer->routes] = route;
-	return producer->routes;
+	producer->route[i] = route;
+	producer->half->route[i] = route;
+	return i;
 }
 
-/* 0; EAGAIN: full; ENOSPC: too many routes, waiting does not help. */
+/* 0; EAGAIN: full. */
 static int ring_put_locked(struct producer *producer, const struct datagram *datagram)
 	REQUIRES(producer->lock)
 {
@@ -132,7 +159,7 @@ static int ring_put_locked(struct producer *producer, const struct datagram *dat
 		return EAGAIN;
 	route = find_route(producer, datagram);
 	if (!route)
-		return ENOSPC;
+		return EAGAIN;
 	cell = &half->cell[producer->put % CHANNEL_CELLS];
 	if (outside) {
 		cell->offset = (uint32_t)(start % CHANNEL_DATA_BYTES);
@@ -144,6 +171,8 @@ static int ring_put_locked(struct producer *producer, const struct datagram *dat
 	cell->segment_bytes = (uint32_t)datagram->segment_bytes;
 	producer->owner[producer->put % CHANNEL_CELLS] = 0;
 	producer_put(producer, cell, start + outside);
+	producer->route_end[route] = producer->put;
+	producer->route_last = route;
 	return 0;
 }
 
@@ -236,16 +265,14 @@ static int send_run(struct ring_link *rings, struct channel *channel, struct dat
 	}
 	for (i = 0; i < count; i++) {
 		err = ring_put_locked(producer, &datagram[i]);
-		if (err == EAGAIN)
-			break;
 		if (err)
-			drop_count(rings->counters, DROP_LINK, link_segments(&datagram[i]));
+			break;
 	}
 	*sent = i;
 	if (i)
 		producer_wake(rings, channel);
 	lock_release(&producer->lock);
-	return err == EAGAIN ? EAGAIN : 0;
+	return err;
 }
 
 static int send_runs(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
@@ -480,7 +507,7 @@ static void channel_begin(struct channel *channel, struct channel_side *ours,
 	lock_acquire(&producer->lock);
 	producer->half = ours;
 	producer->theirs = theirs;
-	producer->put = producer->consumed = producer->routes = 0;
+	producer->put = producer->consumed = producer->routes = producer->route_last = 0;
 	atomic_store_explicit(&producer->woken, 0, memory_order_relaxed);
 	atomic_store_explicit(&producer->sent, 0, memory_order_relaxed);
 	atomic_store_explicit(&producer->completed, 0, memory_order_relaxed);

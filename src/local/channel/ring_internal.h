@@ -166,8 +166,11 @@ struct producer {
 	uint64_t data_freed GUARDED_BY_MEMBER(lock);	/* bytes so far */
 	/* data_put behind each cell's data */
 	uint64_t data_end[CHANNEL_CELLS] GUARDED_BY_MEMBER(lock);
-	unsigned routes GUARDED_BY_MEMBER(lock);
+	unsigned routes GUARDED_BY_MEMBER(lock);	/* places in use, from 1 */
+	unsigned route_last GUARDED_BY_MEMBER(lock);	/* of the last datagram, or 0 */
+	unsigned route_turn GUARDED_BY_MEMBER(lock);	/* the place that was given away last */
 	struct channel_route route[CHANNEL_ROUTES + 1] GUARDED_BY_MEMBER(lock);
+	uint32_t route_end[CHANNEL_ROUTES + 1] GUARDED_BY_MEMBER(lock);	/* one past its last cell */
 	int bell_fd GUARDED_BY_MEMBER(lock);
 	/*
 	 * Threads that ring bell_fd. Raised by ring_bell() under the lock while the channel is

@@ -69,6 +69,65 @@ static void a_full_ring_says_so_until_it_is_read(void **state)
 	}
 }
 
+/* A datagram by a way of its own, as each connection has by its flow label. */
+static int send_by(uint32_t flow_label)
+{
+	uint8_t data[32];
+	struct datagram datagram = { .data = data, .bytes = sizeof(data), .channel = channel_here,
+				     .flow_label = flow_label, .source = { 1 }, .destination = { 2 } };
+	unsigned sent;
+
+	fill(data, sizeof(data), flow_label);
+	return here->ops->send(here, &datagram, 1, &sent);
+}
+
+static void expect_by(uint32_t flow_label)
+{
+	struct datagram in;
+	uint8_t data[32];
+	unsigned n;
+
+	assert_int_equal(there->ops->receive(there, &in, 1, &n), 0);
+	assert_int_equal(n, 1);
+	assert_int_equal(in.flow_label, flow_label);
+	fill(data, sizeof(data), flow_label);
+	assert_memory_equal(in.data, data, sizeof(data));
+}
+
+/* A program may have more connections, one behind the other, than a channel has places for ways. */
+static void ways_that_are_not_used_any_more_give_place(void **state)
+{
+	uint32_t label, row;
+
+	for (label = 0; label < 5 * CHANNEL_ROUTES; label++) {
+		assert_int_equal(send_by(label), 0);
+		expect_by(label);
+	}
+	/* One of long ago, one in use all the time. */
+	for (label = 0; label < 2 * CHANNEL_ROUTES; label++) {
+		assert_int_equal(send_by(7), 0);
+		assert_int_equal(send_by(1000 + label), 0);
+		expect_by(7);
+		expect_by(1000 + label);
+	}
+	/* Those of datagrams that nobody has taken yet keep theirs: it is full, until one is taken. */
+	for (row = 0; row < 3; row++) {
+		ring_done(there);
+		for (label = 0; label < CHANNEL_ROUTES; label++)
+			assert_int_equal(send_by(label), 0);
+		assert_int_equal(send_by(label), EAGAIN);
+		assert_int_equal(send_by(label / 2), 0);
+		expect_by(0);
+		assert_int_equal(send_by(label), EAGAIN);	/* given out, not released yet */
+		for (label = 1; label < CHANNEL_ROUTES; label++)
+			expect_by(label);
+		expect_by(CHANNEL_ROUTES / 2);
+		assert_int_equal(send_by(label), 0);
+		expect_by(label);
+	}
+	assert_int_equal(counter_get(&counters, COUNTER_TX_LINK), 0);
+}
+
 static void what_was_given_out_is_not_overwritten(void **state)
 {
 	struct datagram in[16];
@@ -476,6 +535,7 @@ int main(void)
 		TEST(what_is_put_comes_out_as_it_was),
 		TEST(what_is_released_is_room_at_once),
 		TEST(a_full_ring_says_so_until_it_is_read),
+		TEST(ways_that_are_not_used_any_more_give_place),
 		TEST(what_was_given_out_is_not_overwritten),
 		TEST(a_sleeper_is_rung_once),
 		TEST(a_removed_channel_takes_nothing_and_its_place_is_used_again),

@@ -29,7 +29,9 @@ struct pairing {
 	uint64_t place;			/* where the peer's QP lies in its process; 0: not known */
 	bool agreed;			/* the peer says that our requests may go without packets */
 	bool asked;			/* the peer was asked; no answer yet */
+	bool presence_waits;		/* it has not taken what it had been sent by then: presence_put */
 	uint16_t wait, patience;	/* requests until it is asked again; the next such number */
+	uint32_t presence_put;		/* cells in its channel (local_presence()) */
 	uint64_t again_ns;		/* or from then on (coarse clock) */
 };
 

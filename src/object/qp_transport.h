@@ -102,9 +102,6 @@ struct requester {
 	uint32_t rd_outstanding;	/* READ requests and atomics in flight */
 	uint32_t flight_bytes;		/* of the path's window, taken by us */
 	uint32_t acked_bytes;		/* of those: answered, soon to be given back */
-	_Atomic bool path_turn;		/* woken by the path: may go before waiting QPs */
-	bool presence_waits;		/* the peer has not taken what it had been sent ... */
-	uint32_t presence_put;		/* ... by its channel, so many cells (local_presence) */
 
 	struct loss loss;
 	struct gather gather;
@@ -116,6 +113,7 @@ struct requester {
 	uint64_t rnr_since_ns;		/* ... since then, for explanations */
 
 	bool timing;			/* measuring the round trip of timing_psn */
+	_Atomic bool path_turn;		/* woken by the path: may go before waiting QPs */
 	uint16_t recovery;		/* 1 + number in the process's pool (transport/recovery.h); 0: none */
 	uint32_t timing_psn;
 	uint64_t timing_ns;

@@ -6,6 +6,9 @@
 #ifndef VERBATIM_TRACEPOINT_DROP_H
 #define VERBATIM_TRACEPOINT_DROP_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "base/counters.h"
 
 enum drop {
@@ -24,6 +27,12 @@ struct drop_row {
 
 /* Of DROP_NONE: a row without a counter and words. */
 const struct drop_row *drop_row(enum drop why);
+
+/* Is @why, which a peer may say, a reason that the sender is told? */
+static inline bool drop_is_told(uint32_t why)
+{
+	return why < DROP_COUNT && drop_row((enum drop)why)->peer;
+}
 
 /* @n of them were dropped: counted, and what was not sent is recorded. Returns @why. */
 enum drop drop_count(struct counters *counters, enum drop why, uint64_t n);

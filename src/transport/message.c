@@ -61,7 +61,8 @@ bool transport_message_always_next(const struct qp *qp)
 {
 	return qp->type == IBV_QPT_RC && !qp->hash && !qp->sends_itself && qp->state == IBV_QPS_RTS &&
 	       qp->sq.sent == qp->sq.head && only_messages_outstanding(qp) && !request_needs_packets(qp) &&
-	       !transport_answer_is_due(qp) && qp->requester.prefers_direct && !qp->requester.direct_waits;
+	       !transport_answer_is_due(qp) && qp->requester.prefers_direct && !qp->requester.direct_waits &&
+	       !qp->requester.loss.stopped;
 }
 
 size_t message_target_bytes(const struct qp *qp, const struct send_wqe *wqe)
@@ -111,6 +112,21 @@ bool transport_gather(struct qp *qp, const struct send_wqe *wqe, uint8_t *out)
 
 	qp_call_init_on(&call, qp, 0, &none);
 	return sge_gather(&call, wqe, 0, out, wqe->length) == SGE_OK;
+}
+
+bool transport_message_write(struct qp *qp, const struct send_wqe *wqe, const struct message_piece *piece,
+			     uint32_t head[MESSAGE_WORDS], uint8_t *out)
+{
+	size_t target = message_target_bytes(qp, wqe);
+
+	transport_message_head(qp, wqe, piece, head);
+	if (target)
+		message_write_target(qp, wqe, out);
+	out += target;
+	if (!piece)
+		return !wqe->length || transport_gather(qp, wqe, out);
+	memcpy(out, piece, wqe->sge_count * sizeof(piece[0]));
+	return true;
 }
 
 static void message_note_progress(struct qp *qp, uint64_t now_ns) REQUIRES(qp->lock)
@@ -182,7 +198,7 @@ void transport_message_answered(struct qp *qp, uint64_t token, bool refused, uin
 		qp_call_end(&call);
 }
 
-void transport_message_commit(struct qp *qp, uint64_t now_ns, struct effects *effects)
+void transport_message_commit(struct qp *qp, bool alone, uint64_t now_ns, struct effects *effects)
 {
 	const struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
 	struct requester *requester = &qp->requester;
@@ -191,6 +207,8 @@ void transport_message_commit(struct qp *qp, uint64_t now_ns, struct effects *ef
 
 	qp_call_init(&call, qp, now_ns, effects);
 	requester->local_messages--;
+	if (alone)
+		requester->early_write_age = 0;
 	requester->early_receives = (uint16_t)(requester->early_receives << 1 | takes_receive);
 	if (!takes_receive)
 		requester->early_write_age = 1;

@@ -89,6 +89,15 @@ void transport_message_head(const struct qp *qp, const struct send_wqe *wqe, boo
 /* Bytes of its target (0: none), and the target itself: the SRQ, the address. */
 size_t message_target_bytes(const struct qp *qp, const struct send_wqe *wqe);
 void message_write_target(const struct qp *qp, const struct send_wqe *wqe, uint8_t *out);
+/* Of all that follows the head: the target, then the data, or with @rendezvous its pieces, one for each SGE. */
+static inline size_t transport_message_bytes(const struct qp *qp, const struct send_wqe *wqe, bool rendezvous)
+{
+	return message_target_bytes(qp, wqe) +
+	       (rendezvous ? wqe->sge_count * sizeof(struct message_piece) : wqe->length);
+}
+/* Write it, and its head. @piece NULL: with the data. False: a key or its memory is not valid. */
+bool transport_message_write(struct qp *qp, const struct send_wqe *wqe, const struct message_piece *piece,
+			     uint32_t head[MESSAGE_WORDS], uint8_t *out) REQUIRES(qp->lock);
 /* The same of a SEND without more, whose data is in the message. */
 static inline void transport_send_head(const struct qp *qp, const struct send_wqe *wqe,
 				       uint32_t head[MESSAGE_WORDS])
@@ -116,9 +125,10 @@ void transport_message_answered(struct qp *qp, uint64_t token, bool refused, uin
 		      struct effects *effects) REQUIRES(qp->lock);
 /*
  * The peer has not taken the oldest message yet, and cannot refuse it: complete it. Its answer is not for
- * transport_message_answered().
+ * transport_message_answered(). @alone: the peer has taken all that were completed before it.
  */
-void transport_message_commit(struct qp *qp, uint64_t now_ns, struct effects *effects) REQUIRES(qp->lock);
+void transport_message_commit(struct qp *qp, bool alone, uint64_t now_ns, struct effects *effects)
+	REQUIRES(qp->lock);
 /* The peer has refused such a message all the same: what was completed did not happen. */
 void transport_message_unmade(struct qp *qp, uint64_t now_ns, struct effects *effects) REQUIRES(qp->lock);
 /*

@@ -167,7 +167,7 @@ static void messages_wait_as_packets_do(void **state)
 static void commit(struct station *s) UNCHECKED_LOCKS
 {
 	effects_init(&s->effects);
-	transport_message_commit(&s->qp, s->now_ns, &s->effects);
+	transport_message_commit(&s->qp, false, s->now_ns, &s->effects);
 }
 
 /* One is completed, the other waits on; what is sent then is looked at soon. */

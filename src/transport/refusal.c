@@ -7,7 +7,7 @@
 
 void refusal_note_drop(enum drop why, const struct qp *qp, const struct packet *packet, struct refusal *refusal)
 {
-	if (!refusal || !refusal_is_known(why) || opcode_is_response(packet->op) ||
+	if (!refusal || !drop_is_told(why) || opcode_is_response(packet->op) ||
 	    (packet->op->service != SERVICE_RC && packet->op->service != SERVICE_XRC))
 		return;
 	*refusal = (struct refusal){ .why = (uint8_t)why, .psn = packet->psn };
@@ -32,7 +32,7 @@ void refusal_note(struct qp *qp, const struct refusal *refusal)
 {
 	struct refusal *noted = &qp->refusal;
 
-	if (!refusal_is_known(refusal->why) || refusal->psn > PSN_MASK || refusal->value > QPN_MASK)
+	if (!drop_is_told(refusal->why) || refusal->psn > PSN_MASK || refusal->value > QPN_MASK)
 		return;
 	if ((refusal->why == DROP_FIRST_PSN_BEHIND || refusal->why == DROP_FIRST_PSN_AHEAD) &&
 	    noted->why == DROP_OTHER_QP && refusal_is_about(qp, noted))

@@ -20,12 +20,6 @@ struct packet;
 
 _Static_assert(DROP_COUNT <= UINT8_MAX, "struct refusal has a byte for it");
 
-/* Is @why, which comes from a peer, a reason that one is told? */
-static inline bool refusal_is_known(uint32_t why)
-{
-	return why < DROP_COUNT && drop_row((enum drop)why)->peer;
-}
-
 /* @packet was dropped: what its sender is told. @refusal: unchanged if that is nothing; may be NULL. */
 void refusal_note_drop(enum drop why, const struct qp *qp, const struct packet *packet, struct refusal *refusal)
 	REQUIRES(qp->lock);

@@ -120,7 +120,7 @@ static int block_of(uint64_t bytes, uint8_t shape)
 static void take_control(struct world *world, const struct control *control, uint8_t shape)
 {
 	require(control->kind >= CONTROL_ASK_QP && control->kind < CONTROL_KINDS);
-	require(!control->refusal || refusal_is_known(control->refusal));
+	require(!control->refusal || drop_is_told(control->refusal));
 	require(control->mapped <= 2);
 	if (control->kind == CONTROL_KEY)
 		check_key(control);

@@ -29,7 +29,7 @@ bool control_parse(const uint8_t *data, size_t bytes, struct control *control)
 	memcpy(control, data, sizeof(*control));
 	if (control->kind < CONTROL_ASK_QP || control->kind >= CONTROL_KINDS || control->mapped > 2)
 		return false;
-	if ((control->refusal || control->kind == CONTROL_DROPPED) && !refusal_is_known(control->refusal))
+	if ((control->refusal || control->kind == CONTROL_DROPPED) && !drop_is_told(control->refusal))
 		return false;
 	return control->kind != CONTROL_KEY || key_is_sound(control);
 }

@@ -29,8 +29,8 @@
 #include "object/arena.h"
 #include "platform/clock.h"
 #include "platform/process_state.h"
+#include "transport/local.h"
 #include "wire/opcode.h"
-#include "wire/psn.h"
 
 #define COMMITS_MAX 16u			/* in one go */
 #define AHEAD_MAX 4096u			/* completed before and not taken yet */
@@ -262,22 +262,23 @@ static bool commit_note_message(const struct send_wqe *wqe, struct commit_messag
 static void commit_begin(struct local *local, struct commit *commit, struct qp *qp) REQUIRES(qp->lock)
 {
 	const struct pairing *pairing = &qp->pairing;
-	uint32_t waiting = qp->requester.local_messages;
+	struct unanswered waiting;
 
+	transport_unanswered(qp, &waiting);
 	commit->life = atomic_load(&commit->peer->life);
 	commit->theirs = pairing->theirs;
 	commit->place = pairing->place;
 	commit->pd = pairing->pd;
 	commit->qpn = qp->number;
 	commit->peer_qpn = qp->attr.dest_qp_num;
-	commit->sequence = psn_add(qp->requester.message_sequence, -waiting);
+	commit->sequence = waiting.first;
 	commit->from = UINT64_MAX;
-	commit->early_receives = qp->requester.early_receives;
-	commit->early_write_age = qp->requester.early_write_age;
+	commit->early_receives = waiting.early_receives;
+	commit->early_write_age = waiting.early_write_age;
 	if (qp->state != IBV_QPS_RTS || qp->type != IBV_QPT_RC || !pairing->agreed || !pairing->place ||
-	    pairing->life != commit->life || qp->requester.refused)
+	    pairing->life != commit->life)
 		return;
-	while (commit->count < COMMITS_MAX && commit->count < waiting) {
+	while (commit->count < COMMITS_MAX && commit->count < waiting.count) {
 		const struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail + commit->count);
 
 		if (!commit_note_message(wqe, &commit->message[commit->count]) ||
@@ -293,6 +294,7 @@ static void commit_complete(struct local *local, struct commit *commit, unsigned
 {
 	struct peer *peer = commit->peer;
 	uint64_t now_ns = qp->send_cq->stamped ? clock_now_ns() : clock_coarse_ns();
+	struct unanswered waiting;
 	unsigned i;
 
 	if (atomic_load(&peer->life) != commit->life || qp->pairing.theirs != commit->theirs)
@@ -305,16 +307,15 @@ static void commit_complete(struct local *local, struct commit *commit, unsigned
 		atomic_store(&peer->committed_from, commit->from);
 	if (commit->to > atomic_load(&peer->committed_to))
 		atomic_store(&peer->committed_to, commit->to);
-	if (!commit->before)
-		qp->requester.early_write_age = 0;
-	for (i = 0; i < count && qp->requester.local_messages && !effects_full(effects); i++) {
+	transport_unanswered(qp, &waiting);
+	for (i = 0; i < count && i < waiting.count && !effects_full(effects); i++) {
 		const struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail);
 
-		if (wqe->token != commit->message[i].token || qp->requester.refused)
+		if (wqe->token != commit->message[i].token)
 			break;
 		atomic_fetch_add(&peer->committed, 1);
 		ring_commit(local->channel_link, peer->channel, (uint32_t)wqe->token);
-		transport_message_commit(qp, now_ns, effects);
+		transport_message_commit(qp, !i && !commit->before, now_ns, effects);
 	}
 }
 

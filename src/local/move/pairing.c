@@ -18,12 +18,7 @@
 #include "base/log.h"
 #include "object/guesses.h"
 #include "platform/clock.h"
-#include "transport/barrier.h"
-#include "transport/direct.h"
-#include "transport/message.h"
-#include "transport/refusal.h"
-#include "wire/packet.h"
-#include "wire/psn.h"
+#include "transport/local.h"
 
 #define PATIENCE_MIN 1u			/* requests between questions that were answered no ... */
 #define PATIENCE_MAX 4096u
@@ -82,14 +77,6 @@ static int served_type(enum ibv_qp_type type)
 	}
 }
 
-static bool pairing_nothing_outstanding(const struct qp *qp) REQUIRES(qp->lock)
-{
-	const struct requester *requester = &qp->requester;
-
-	return qp->sq.sent == qp->sq.tail && requester->una_psn == requester->next_psn &&
-	       !requester->local_messages && !requester->rnr_until_ns;
-}
-
 static void pairing_request(struct local *local, struct qp *qp, struct peer *peer)
 	REQUIRES(qp->lock)
 {
@@ -119,7 +106,7 @@ bool pairing_establish(struct local *local, struct qp *qp, struct peer *peer)
 	/* The peer's QP may have ended the pairing: ask it again. */
 	if (pairing->agreed && !grant_is_alive(peer->alive, pairing->theirs))
 		pairing->agreed = false;
-	if (pairing->agreed || pairing->asked || !pairing_nothing_outstanding(qp))
+	if (pairing->agreed || pairing->asked || !transport_may_pair(qp))
 		return pairing->agreed;
 	if (qp->ib_port)		/* by a fabric: its switches see each packet */
 		return false;
@@ -132,14 +119,12 @@ void pairing_ask_barrier(struct local *local, struct qp *qp)
 {
 	struct peer *peer = peer_of_slot(local, qpn_slot(qp->attr.dest_qp_num));
 	struct pairing *pairing = peer ? pairing_of(qp, peer) : NULL;
-	bool open = pairing && pairing->asked;
+	bool open = pairing && pairing->asked, asked;
 
 	if (pairing && !open && pairing_may_ask(pairing))
 		pairing_request(local, qp, peer);
-	if (pairing && !open && pairing->asked)
-		barrier_asked(qp, clock_now_ns());
-	else
-		barrier_declined(qp);
+	asked = pairing && !open && pairing->asked;
+	transport_barrier_asked(qp, asked, asked ? clock_now_ns() : 0);
 }
 
 static void be_patient(struct pairing *pairing)
@@ -150,16 +135,10 @@ static void be_patient(struct pairing *pairing)
 		pairing->patience = (uint16_t)(pairing->patience * 2);
 }
 
-static void note_refusal(struct qp *qp, const struct control *control) REQUIRES(qp->lock)
-{
-	struct refusal refusal = { .why = (uint8_t)control->refusal, .value = control->value,
-				   .psn = control->psn };
-
-	transport_refused(qp, &refusal);
-}
-
 static void take_qp_answer(struct qp *qp, const struct control *control) REQUIRES(qp->lock)
 {
+	const struct refusal refusal = { .why = (uint8_t)control->refusal, .value = control->value,
+					 .psn = control->psn };
 	struct pairing *pairing = &qp->pairing;
 
 	/* An answer to a question of a former life of the QP. */
@@ -167,10 +146,8 @@ static void take_qp_answer(struct qp *qp, const struct control *control) REQUIRE
 		return;
 	qp_close_shortcuts(qp);
 	pairing->asked = false;
-	if (barrier_answered(qp))
-		run_queue_add(qp->transport->run_queue, qp);
+	transport_pairing_answered(qp, control->qp ? NULL : &refusal);
 	if (!control->qp) {
-		note_refusal(qp, control);
 		be_patient(pairing);
 		return;
 	}
@@ -182,7 +159,6 @@ static void take_qp_answer(struct qp *qp, const struct control *control) REQUIRE
 	pairing->asked_srqn = 0;
 	if (qp->targets)
 		memset(qp->targets, 0, sizeof(*qp->targets));
-	qp->requester.message_sequence = 0;
 }
 
 static void receive_qp(struct local *local, struct peer *peer, const struct control *control,
@@ -213,35 +189,24 @@ void pairing_ask_again(struct local *local, uint32_t qpn)
 
 /* ---- QPs: the owner ---- */
 
-/* In RTR the first packet raises COMM_EST, so the first request must be a packet. */
-static bool is_receiving(const struct qp *qp) REQUIRES(qp->lock)
-{
-	return qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
-	       (qp->state == IBV_QPS_RTR && qp->responder.established);
-}
-
 static bool is_connected_to(const struct qp *qp, const struct peer *peer, uint32_t qpn) REQUIRES(qp->lock)
 {
 	return qp->attr.dest_qp_num == qpn && peer_has_slot(peer, qpn_slot(qpn));
 }
 
-/* Why requests of that QP have to go as packets; NULL: they need not. */
-static const char *pairing_objection(const struct qp *qp, const struct peer *peer,
+/* Why requests of that QP have to go as packets; NULL: they need not, and the transport expects messages. */
+static const char *pairing_objection(struct qp *qp, const struct peer *peer,
 				     const struct control *control) REQUIRES(qp->lock)
 {
-	if (served_type(qp->type) != (int)control->type || !qp->route.loopback || !is_receiving(qp))
-		return "it is not of the same type, or not ready to receive from this host";
+	if (served_type(qp->type) != (int)control->type || !qp->route.loopback)
+		return "it is not of the same type, or not connected inside this host";
 	if (!is_connected_to(qp, peer, control->qpn))
 		return "it is connected to another QP";
 	if (qp->ib_port)
 		return "it is a port's of a fabric, whose switches see each packet";
 	if (qp->mtu != control->mtu)
 		return "their path MTUs differ";
-	/* UC begins each message anew, at any PSN. */
-	if (qp_is(qp, QP_RELIABLE) &&
-	    (qp->responder.expected_psn != control->psn || !transport_between_messages(qp)))
-		return "their PSNs differ";
-	return NULL;
+	return transport_pairing_asked(qp, control->psn);
 }
 
 /*
@@ -251,7 +216,8 @@ static const char *pairing_objection(const struct qp *qp, const struct peer *pee
 static void answer_no(struct control *answer, const struct qp *qp, const struct peer *peer,
 		      const struct control *ask) REQUIRES(qp->lock)
 {
-	if ((qp->state != IBV_QPS_RTR && !is_receiving(qp)) || is_connected_to(qp, peer, ask->qpn))
+	if ((qp->state != IBV_QPS_RTR && qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD) ||
+	    is_connected_to(qp, peer, ask->qpn))
 		return;
 	answer->refusal = DROP_OTHER_QP;
 	answer->value = qp->attr.dest_qp_num;
@@ -294,8 +260,6 @@ static bool answer_ask_qp(struct local *local, struct peer *peer, const struct c
 			if (qp->pairing.theirs != ask->requester_qp)
 				qp->pairing.agreed = false;
 			qp->pairing.theirs = ask->requester_qp;
-			qp->responder.message_sequence = 0;
-			qp->responder.message_done = 0;
 		}
 		lock_release(&qp->lock);
 	}

@@ -11,9 +11,7 @@
 
 #include "platform/clock.h"
 #include "trace/trace.h"
-#include "transport/message.h"
-#include "transport/run_queue.h"
-#include "wire/psn.h"
+#include "transport/local.h"
 
 #define MESSAGES_MAX	64u		/* in one go ... */
 #define BYTES_MAX	(512u << 10)	/* ... and bytes */
@@ -156,7 +154,7 @@ static bool receiver_begin_row(struct local *local, struct receiver *receiver,
 	lock_assert_held(&qp->lock);
 	receiver->channel = received->channel;
 	receiver->length = 0;
-	return qp->responder.shortcut && transport_row_begin(&receiver->row, qp);
+	return transport_row_continue(&receiver->row, qp);
 }
 
 static bool receiver_row_fits(struct qp *qp, const struct ring_message *received)
@@ -198,9 +196,7 @@ static void receiver_open_shortcut(struct receiver *receiver)
 	if (!qp)
 		return;
 	lock_assert_held(&qp->lock);
-	/* A receive of several SGEs is as a rule followed by others. */
-	qp->responder.shortcut = transport_always_receives(qp) &&
-				 qp->responder.recv->sge_count == 1;
+	transport_row_open(qp);
 }
 
 static enum message_fate receive_take_control(struct local *local, struct receiver *receiver,
@@ -252,7 +248,8 @@ static void ask_again(struct local *local, unsigned channel, uint32_t qpn)
 static void receive_take_answer(struct local *local, struct receiver *receiver, unsigned channel,
 				const struct ring_answer *answer)
 {
-	uint32_t before;
+	struct message_answer taken;
+	uint32_t number;
 	struct qp *qp;
 
 	if (OWNER_IS_CONTROL(answer->owner)) {
@@ -269,18 +266,11 @@ static void receive_take_answer(struct local *local, struct receiver *receiver, 
 	if (!qp)
 		return;
 	lock_assert_held(&qp->lock);
-	if (answer->committed) {
-		transport_message_unmade(qp, clock_coarse_ns(), &receiver->effects);
-		return;
-	}
-	before = qp->requester.local_messages;
-	transport_message_answered(qp, message_token(channel, answer->cell), answer->refused,
-			 qp->send_cq->stamped ? clock_now_ns() : clock_coarse_ns(),
-			 &receiver->effects);
-	if (trace_wants(TRACE_PACKETS | TRACE_LOG) && qp->requester.local_messages < before)
-		trace_message_answered(qp, psn_add(qp->requester.message_sequence, -before));
-	if (qp->sq.sent != qp->sq.head)
-		run_queue_add(local->run_queue, qp);
+	taken = (struct message_answer){ message_token(channel, answer->cell), answer->refused,
+					 answer->committed };
+	number = transport_answered(qp, &taken, qp->send_cq->stamped ? clock_now_ns() : clock_coarse_ns(), &receiver->effects);
+	if (trace_wants(TRACE_PACKETS | TRACE_LOG) && number != MESSAGE_NONE)
+		trace_message_answered(qp, number);
 }
 
 /*

@@ -7,9 +7,7 @@
 #include "local/move/internal.h"
 
 #include "trace/trace.h"
-#include "transport/barrier.h"
-#include "transport/direct.h"
-#include "transport/message.h"
+#include "transport/local.h"
 
 #define RUN_MAX 64u			/* requests in a row, before others have a turn */
 
@@ -17,11 +15,11 @@
 static bool run_next(struct local *local, struct qp *qp, struct onesided_row *row,
 		     struct effects *effects) REQUIRES(qp->lock)
 {
-	const struct send_wqe *wqe = transport_message_next(qp);
+	bool message;
+	const struct send_wqe *wqe = transport_run_next(qp, &message);
 
-	if (wqe)
+	if (message)
 		return message_send(local, qp, wqe);
-	wqe = transport_direct_next(qp);
 	return wqe && onesided_run(local, qp, wqe, row, effects);
 }
 
@@ -33,23 +31,23 @@ void local_run(struct local *local, struct qp *qp, struct effects *effects)
 	 */
 	const uint32_t wanted = atomic_load_explicit(&trace_wanted, memory_order_relaxed);
 	const unsigned most = RUN_MAX * !(wanted & TRACE_PAYLOAD);
+	const bool asks = transport_run_begin(qp);
 	struct onesided_row row;
-	unsigned n;
+	unsigned n, left;
 
-	qp->requester.direct_waits = false;
 	if (!local->direct || !qp->route.loopback || !qp_is(qp, QP_CONNECTED))
 		return;
-	if (barrier_is_due(qp))
+	if (asks)
 		pairing_ask_barrier(local, qp);
 	row.peer = NULL;
 	for (n = 0; n < most && !effects_full(effects); n++)
 		if (!run_next(local, qp, &row, effects))
 			break;
 	onesided_row_end(&row);
-	qp->requester.direct_waits = (n == RUN_MAX || effects_full(effects)) && transport_direct_next(qp);
-	if (transport_is_streaming(qp))
+	left = transport_run_end(qp, n == RUN_MAX || effects_full(effects));
+	if (left & RUN_STREAMS)
 		pairing_reconsider(qp);
-	if (qp->requester.local_messages && local_await_answers(local, qp))
+	if (left & RUN_UNANSWERED && local_await_answers(local, qp))
 		local->ops->note(local->owner, 0);
 }
 

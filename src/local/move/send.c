@@ -15,8 +15,7 @@
 #include "object/mr.h"
 #include "platform/clock.h"
 #include "trace/trace.h"
-#include "transport/direct.h"
-#include "transport/message.h"
+#include "transport/local.h"
 
 _Static_assert(MESSAGE_WORDS == RING_HEAD_WORDS, "a message's head is that of a cell");
 
@@ -89,46 +88,24 @@ static bool find_pieces(struct local *local, struct qp *qp, struct peer *peer,
 	return true;
 }
 
-/* Content behind the head: the target of a WRITE, then data or pieces. */
-struct body {
-	enum way way;
-	size_t target, bytes;
-	struct message_piece piece[SGES_MAX];
-};
-
-static bool write_body(struct qp *qp, const struct send_wqe *wqe, const struct body *body, uint8_t *to)
-	REQUIRES(qp->lock)
-{
-	if (body->target)
-		message_write_target(qp, wqe, to);
-	to += body->target;
-	if (body->way == RENDEZVOUS)
-		memcpy(to, body->piece, body->bytes);
-	else if (body->bytes)
-		return transport_gather(qp, wqe, to);
-	return true;
-}
-
-/* True: sent. False with @full: wait for room. */
+/* @piece NULL: with its data. True: sent. False with @full: wait for room. */
 static bool send_put(struct local *local, struct qp *qp, const struct send_wqe *wqe,
-		     uint32_t channel, const struct body *body, bool *full) REQUIRES(qp->lock)
+		     uint32_t channel, const struct message_piece *piece, bool *full) REQUIRES(qp->lock)
 {
 	struct ring_room room;
-	int err = body->way == RENDEZVOUS &&
-				  !ring_may_fetch(local->channel_link, channel, wqe->length)
+	int err = piece && !ring_may_fetch(local->channel_link, channel, wqe->length)
 			  ? EAGAIN
 			  : ring_send_begin(local->channel_link, channel,
-					    body->target + body->bytes, &room);
+					    transport_message_bytes(qp, wqe, piece), &room);
 
 	*full = err == EAGAIN;
 	if (err)
 		return false;
-	transport_message_head(qp, wqe, body->way == RENDEZVOUS, room.head);
-	if (!write_body(qp, wqe, body, room.data)) {
+	if (!transport_message_write(qp, wqe, piece, room.head, room.data)) {
 		ring_send_cancel(&room);
 		return false;
 	}
-	room.fetched = body->way == RENDEZVOUS ? wqe->length : 0;
+	room.fetched = piece ? wqe->length : 0;
 	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
 		trace_message_sent(qp, wqe);
 	ring_send_end(local->channel_link, &room, qp->number);
@@ -139,20 +116,16 @@ static bool send_put(struct local *local, struct qp *qp, const struct send_wqe *
 static bool try_to_send(struct local *local, struct qp *qp, const struct send_wqe *wqe,
 			struct peer *peer, bool *full) REQUIRES(qp->lock)
 {
-	struct body body;	/* not cleared: most messages have no pieces, which are half a KiB */
+	struct message_piece piece[SGES_MAX];	/* not cleared: most messages have none */
+	enum way way;
 
-	body.target = message_target_bytes(qp, wqe);
-	body.bytes = wqe->length;
 	*full = false;
 	if (!(ring_reach(local->channel_link, peer->channel) & RING_MESSAGES) ||
 	    !pairing_establish(local, qp, peer))
 		return false;
-	body.way = choose_way(peer, wqe, peer_both_copy(local, peer));
-	if (body.way == RENDEZVOUS)
-		body.bytes = wqe->sge_count * sizeof(body.piece[0]);
-	return body.way != PACKETS &&
-	       (body.way == EAGER || find_pieces(local, qp, peer, wqe, body.piece)) &&
-	       send_put(local, qp, wqe, peer->channel, &body, full);
+	way = choose_way(peer, wqe, peer_both_copy(local, peer));
+	return way != PACKETS && (way == EAGER || find_pieces(local, qp, peer, wqe, piece)) &&
+	       send_put(local, qp, wqe, peer->channel, way == EAGER ? NULL : piece, full);
 }
 
 bool message_send(struct local *local, struct qp *qp, const struct send_wqe *wqe)
@@ -179,17 +152,17 @@ void local_check_progress(struct local *local, struct qp *qp, uint64_t now_ns)
 enum presence local_presence(const struct local *local, struct qp *qp)
 {
 	uint32_t channel = local_channel(local, qpn_slot(qp->attr.dest_qp_num)), put;
-	struct requester *requester = &qp->requester;
-	bool waited = requester->presence_waits;
+	struct pairing *pairing = &qp->pairing;
+	bool waited = pairing->presence_waits;
 
-	requester->presence_waits = false;
+	pairing->presence_waits = false;
 	if (channel == LOCAL_NO_CHANNEL)
 		return PRESENCE_UNKNOWN;
-	put = waited ? requester->presence_put : ring_put_count(local->channel_link, channel);
+	put = waited ? pairing->presence_put : ring_put_count(local->channel_link, channel);
 	if (ring_has_taken(local->channel_link, channel, put))
 		return PRESENCE_UNKNOWN;
-	requester->presence_put = put;
-	requester->presence_waits = true;
+	pairing->presence_put = put;
+	pairing->presence_waits = true;
 	return waited ? PRESENCE_STOPPED : PRESENCE_SLOW;
 }
 

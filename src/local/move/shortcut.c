@@ -22,7 +22,7 @@
 
 #include "platform/clock.h"
 #include "trace/trace.h"
-#include "transport/message.h"
+#include "transport/local.h"
 #include "transport/transport.h"
 
 #define SHORT_MAX	2048u		/* as EAGER_MAPPED_MAX in send.c: always copied into the ring */
@@ -65,15 +65,13 @@ static bool send_short(struct local *local, struct qp *qp, uint32_t channel, con
 	/* The channel is what it was: else, the epoch was moved before its producer's lock could be taken. */
 	if (atomic_load_explicit(&local->epoch, memory_order_relaxed) != qp->shortcut ||
 	    !grant_is_alive(local->peers->peer[channel]->alive, qp->pairing.theirs) ||
-	    !transport_gather_one(qp, wqe, room.data)) {
+	    !transport_message_write_short(qp, wqe, room.head, room.data)) {
 		ring_send_cancel(&room);
 		return false;
 	}
-	transport_send_head(qp, wqe, room.head);
 	ring_send_end(local->channel_link, &room, qp->number);
 	transport_message_sent(qp, message_token(channel, room.number),
-			       qp->requester.local_messages && !qp->requester.loss.stopped ?
-			       0 : clock_coarse_ns());
+			       qp->sq.sent != qp->sq.tail ? 0 : clock_coarse_ns());
 	if (cq_is_armed(qp->send_cq) && local_await_answers(local, qp))
 		local->ops->note(local->owner, 0);
 	return true;
@@ -90,6 +88,6 @@ bool local_take_shortcut(struct local *local, struct qp *qp, struct effects *eff
 	if (wqe->opcode == IBV_WR_SEND)
 		return send_short(local, qp, channel, wqe);
 	/* Behind messages it is one of them. */
-	return !qp->requester.local_messages &&
+	return qp->sq.sent == qp->sq.tail &&
 	       onesided_write_short(local, qp, local->peers->peer[channel], wqe, effects);
 }

@@ -268,7 +268,8 @@ static void receive_take_answer(struct local *local, struct receiver *receiver, 
 	lock_assert_held(&qp->lock);
 	taken = (struct message_answer){ message_token(channel, answer->cell), answer->refused,
 					 answer->committed };
-	number = transport_answered(qp, &taken, qp->send_cq->stamped ? clock_now_ns() : clock_coarse_ns(), &receiver->effects);
+	number = transport_answered(qp, &taken, qp->send_cq->stamped ? clock_now_ns() : clock_coarse_ns(),
+				    &receiver->effects);
 	if (trace_wants(TRACE_PACKETS | TRACE_LOG) && number != MESSAGE_NONE)
 		trace_message_answered(qp, number);
 }

@@ -70,10 +70,11 @@ static void packets_leave(struct engine *engine, struct qp *qp, struct tx_batch 
 }
 
 /*
- * One quantum after another until nothing is left or other QPs should have a turn. @effects: what the caller has
- * to apply, too.
+ * One quantum after another until nothing is left or other QPs should have a turn. @now_ns: when the first begins;
+ * 0: the clock says. @effects: what the caller has to apply, too.
  */
-static bool run_rounds(struct engine *engine, struct qp *qp, struct tx_batch *batch, struct effects *effects)
+static bool run_rounds(struct engine *engine, struct qp *qp, struct tx_batch *batch, uint64_t now_ns,
+		       struct effects *effects)
 	REQUIRES(qp->lock)
 {
 	unsigned round = 0;
@@ -92,7 +93,8 @@ static bool run_rounds(struct engine *engine, struct qp *qp, struct tx_batch *ba
 			packets_leave(engine, qp, batch, effects);
 		}
 		local_run(&engine->local, qp, effects);
-		more = transport_transmit(qp, clock_now_ns(), RUN_QUANTUM, batch, effects);
+		more = transport_transmit(qp, now_ns ? now_ns : clock_now_ns(), RUN_QUANTUM, batch, effects);
+		now_ns = 0;
 		timers_arm(engine, qp);
 		packets_leave(engine, qp, batch, effects);
 	} while ((more && ++round < RUN_ROUNDS) || qp->tx_again);
@@ -121,13 +123,14 @@ static bool begin_run(struct qp *qp)
 }
 
 /* After begin_run_locked() returned true. */
-static void tx_run_locked(struct engine *engine, struct qp *qp, struct tx_batch *batch, struct effects *effects)
+static void tx_run_locked(struct engine *engine, struct qp *qp, struct tx_batch *batch, uint64_t now_ns,
+			  struct effects *effects)
 	RELEASES(qp->lock)
 {
 	bool more = true;
 
 	if (batch)
-		more = run_rounds(engine, qp, batch, effects);
+		more = run_rounds(engine, qp, batch, now_ns, effects);
 	qp->tx_running = false;
 	/* Without memory for a buffer: later, when another thread has returned one. */
 	if (more)
@@ -147,7 +150,7 @@ static void tx_run_qp(struct engine *engine, struct qp *qp)
 		batch = tx_batch_new();
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
-	tx_run_locked(engine, qp, batch, &effects);
+	tx_run_locked(engine, qp, batch, 0, &effects);
 }
 
 bool tx_is_through_memory(const struct engine *engine, const struct qp *qp)
@@ -184,19 +187,18 @@ static bool hold_is_kept(struct engine *engine)
 	return atomic_load_explicit(&engine->worker.state, memory_order_relaxed) != WORKER_RELIEVED;
 }
 
-/* True: what was posted waits in the run queue. */
-static bool tx_gathers(struct engine *engine, struct qp *qp) REQUIRES(qp->lock)
+/* True: what was posted waits in the run queue. *now_ns: the time, if it was asked for. */
+static bool tx_gathers(struct engine *engine, struct qp *qp, uint64_t *now_ns) REQUIRES(qp->lock)
 {
 	bool first = !qp->requester.gather.since_ns;
-	uint64_t now_ns;
 
 	/* Only a system call is worth sharing. */
 	if (tx_is_through_memory(engine, qp))
 		return false;
-	now_ns = clock_now_ns();
+	*now_ns = clock_now_ns();
 	if (transport_awaits_reply(qp))
-		transport_replied(qp, now_ns, hold_is_kept(engine));
-	if (!transport_may_gather(qp, now_ns) || !is_looked_after(engine))
+		transport_replied(qp, *now_ns, hold_is_kept(engine));
+	if (!transport_may_gather(qp, *now_ns) || !is_looked_after(engine))
 		return false;
 	/* With one that waits the QP is in the queue, or in the hands of a thread that transmits for it. */
 	if (first)
@@ -206,12 +208,13 @@ static bool tx_gathers(struct engine *engine, struct qp *qp) REQUIRES(qp->lock)
 
 void tx_posted(struct engine *engine, struct qp *qp, struct effects *effects)
 {
-	bool gathers = tx_gathers(engine, qp), mine = !gathers && begin_run_locked(qp);
+	uint64_t now_ns = 0;
+	bool gathers = tx_gathers(engine, qp, &now_ns), mine = !gathers && begin_run_locked(qp);
 	struct tx_batch *batch = mine && !effects_full(effects) ? batch_take(engine) : NULL;
 
 	/* Once now, and once when the packets have left. */
 	if (batch) {
-		tx_run_locked(engine, qp, batch, effects);
+		tx_run_locked(engine, qp, batch, now_ns, effects);
 	} else {
 		lock_release(&qp->lock);
 		effects_apply(effects);

@@ -6,8 +6,11 @@
 #include "transport/gather.h"
 
 /* ACKs and requests wait for fractions of a millisecond, and a busy machine may take longer from line to line. */
+static unsigned clock_reads;
+
 uint64_t __wrap_clock_now_ns(void)
 {
+	clock_reads++;
 	return 1000000000;
 }
 
@@ -197,6 +200,15 @@ static void packets_through_memory_do_not_wait(void **state)
 	assert_false(atomic_load(&engine->worker.gather.wanted));
 }
 
+static void a_post_asks_for_the_time_once(void **state)
+{
+	post_now(1);	/* a buffer is there from now on */
+	clock_reads = 0;
+	post_now(2);
+	assert_int_equal(fake.sent, 2);
+	assert_int_equal(clock_reads, 1);
+}
+
 /* ---- ACKs that wait for replies ---- */
 
 static void receive_write(uint32_t number)
@@ -265,6 +277,7 @@ int main(void)
 		STATION_TEST(a_full_batch_leaves_in_the_post),
 		STATION_TEST(nothing_waits_where_nobody_looks_after_it),
 		STATION_TEST(packets_through_memory_do_not_wait),
+		STATION_TEST(a_post_asks_for_the_time_once),
 		STATION_TEST(a_reply_and_its_ack_are_one_datagram),
 		STATION_TEST(a_reply_that_is_a_send_goes_with_its_ack_too),
 		STATION_TEST(no_ack_waits_where_nobody_looks_after_it),

@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/ip_addr.h"
 #include "cm/sa/sa.h"
+#include "wire/packet.h"
 #include "wire/smp.h"
 
 #define MTU_MIN		1u	/* 256 bytes */
@@ -25,7 +26,7 @@ const char *sa_path_read(const uint8_t *record, const struct ib_path_record *ask
 		return "its path is between other GIDs";
 	if (!read.dlid || read.dlid >= LID_MULTICAST || !read.slid || read.slid >= LID_MULTICAST)
 		return "its path has no LIDs of ports";
-	if ((read.p_key ^ asked->p_key) & 0x7fff)
+	if ((read.p_key ^ asked->p_key) & ~PKEY_FULL)
 		return "its path is of another partition";
 	if (read.mtu < MTU_MIN || read.mtu > MTU_MAX)
 		return "its path has an MTU that there is not";
@@ -48,7 +49,7 @@ const char *sa_group_read(const uint8_t *record, const struct ib_mc_member_recor
 		return "its MGID is not of a group";
 	if (!lid_is_multicast(read.mlid))
 		return "its LID is not of a group";
-	if ((read.p_key ^ asked->p_key) & 0x7fff)
+	if ((read.p_key ^ asked->p_key) & ~PKEY_FULL)
 		return "it is of another partition";
 	if (read.mtu && (read.mtu < MTU_MIN || read.mtu > MTU_MAX))
 		return "it has an MTU that there is not";

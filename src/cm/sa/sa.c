@@ -17,12 +17,21 @@
 #define FIRST_WAIT_NS	40000000u	/* an answer takes less than a millisecond, if the SA has time */
 #define LAST_WAIT_NS	1000000000u
 
+#define ANSWERED	256u		/* questions of which another answer is known as one */
+
+/* What tells its answer from others. */
+struct sa_asked {
+	uint32_t tid;
+	uint16_t port, lid;		/* lid: asked last; 0: nobody so far */
+	uint16_t attribute;
+	uint8_t method;			/* of the answer */
+};
+
 struct sa_query {
 	struct timer timer;		/* first */
 	struct list node;		/* of its bucket */
 	struct sa *sa;
-	uint32_t tid;
-	uint16_t port, lid;		/* lid: asked last; 0: nobody so far */
+	struct sa_asked asked;
 	bool sent;
 	uint64_t wait_ns, end_ns;
 	void (*done)(void *owner, const struct sa_answer *answer);
@@ -37,6 +46,8 @@ struct sa {
 	unsigned pending;
 	struct timer_heap timers;
 	struct list bucket[BUCKETS];
+	struct sa_asked answered[ANSWERED];	/* the last ones, by number */
+	unsigned answers;
 };
 
 struct sa *sa_new(const struct sa_ops *ops, void *host, uint32_t first_tid)
@@ -78,7 +89,7 @@ static struct sa_query *sa_find(const struct sa *sa, uint32_t tid)
 	struct list *node;
 
 	list_for_each(node, bucket)
-		if (list_entry(node, struct sa_query, node)->tid == tid)
+		if (list_entry(node, struct sa_query, node)->asked.tid == tid)
 			return list_entry(node, struct sa_query, node);
 	return NULL;
 }
@@ -87,13 +98,13 @@ static struct sa_query *sa_find(const struct sa *sa, uint32_t tid)
 static void query_send(struct sa_query *query, uint64_t now_ns)
 {
 	struct sa *sa = query->sa;
-	uint16_t lid = sa->ops->send(sa->host, query->port, query->mad);
+	uint16_t lid = sa->ops->send(sa->host, query->asked.port, query->mad);
 	uint64_t next_ns = now_ns + query->wait_ns;
 
 	if (lid) {
 		if (query->sent)
 			sa->ops->count(sa->host, COUNTER_SA_RETRY);
-		query->lid = lid;
+		query->asked.lid = lid;
 		query->sent = true;
 	}
 	query->wait_ns = query->wait_ns < LAST_WAIT_NS / 2 ? 2 * query->wait_ns : LAST_WAIT_NS;
@@ -107,6 +118,13 @@ static void query_end(struct sa_query *query, const struct sa_answer *answer)
 
 	sa_cancel(query);
 	done(owner, answer);
+}
+
+/* What answers a method (15.2.2): Set is answered as a Get is. */
+static uint8_t method_of_answer(uint8_t method)
+{
+	return method == MAD_METHOD_DELETE ? MAD_METHOD_DELETE | MAD_METHOD_RESPONSE :
+					     MAD_METHOD_GET_RESPONSE;
 }
 
 int sa_ask(struct sa *sa, const struct sa_question *question,
@@ -131,8 +149,10 @@ int sa_ask(struct sa *sa, const struct sa_question *question,
 		sa->last_tid++;
 	while (!sa->last_tid || sa_find(sa, sa->last_tid));
 	query->sa = sa;
-	query->tid = header.transaction_id = sa->last_tid;
-	query->port = question->port;
+	header.transaction_id = sa->last_tid;
+	query->asked = (struct sa_asked){ .tid = sa->last_tid, .port = question->port,
+					  .attribute = header.attribute_id,
+					  .method = method_of_answer(question->method) };
 	query->done = done;
 	query->owner = owner;
 	query->wait_ns = FIRST_WAIT_NS;
@@ -143,40 +163,42 @@ int sa_ask(struct sa *sa, const struct sa_question *question,
 	put_be64(query->mad + SA_COMPONENTS, question->components);
 	record_write(question->record, question->value, query->mad + SA_RECORD);
 	timer_init(&query->timer);
-	list_add_tail(&sa->bucket[query->tid % BUCKETS], &query->node);
+	list_add_tail(&sa->bucket[query->asked.tid % BUCKETS], &query->node);
 	sa->pending++;
 	*asked = query;
 	query_send(query, now_ns);
 	return 0;
 }
 
-/* What answers a method (15.2.2): Set is answered as a Get is. */
-static uint8_t method_of_answer(uint8_t method)
+/* @answer: what came. */
+static bool sa_is_asked(const struct sa_asked *asked, const struct sa_asked *answer)
 {
-	return method == MAD_METHOD_DELETE ? MAD_METHOD_DELETE | MAD_METHOD_RESPONSE :
-					     MAD_METHOD_GET_RESPONSE;
-}
-
-static bool query_is_answered_by(const struct sa_query *query, uint16_t port, uint16_t lid,
-				 const struct mad_header *header, const uint8_t *mad)
-{
-	return query->lid && query->port == port && query->lid == lid &&
-	       header->class == MAD_CLASS_ADMINISTRATION && header->class_version == SA_CLASS_VERSION &&
-	       header->method == method_of_answer(query->mad[3]) &&
-	       header->attribute_id == get_be16(query->mad + 16) && !rmpp_is_active(mad);
+	return asked->lid && asked->tid == answer->tid && asked->port == answer->port &&
+	       asked->lid == answer->lid && asked->attribute == answer->attribute &&
+	       asked->method == answer->method;
 }
 
 enum drop sa_receive(struct sa *sa, uint16_t port, uint16_t lid, const uint8_t mad[MAD_BYTES])
 {
 	struct sa_answer answer = { .outcome = SA_ANSWERED, .sent = true, .record = mad + SA_RECORD };
+	struct sa_asked came = { .port = port, .lid = lid };
+	enum drop drop = DROP_SA_UNASKED;
 	struct sa_query *query = NULL;
 	struct mad_header header;
 
-	if (mad_parse(mad, MAD_BYTES, &header))
-		query = sa_find(sa, (uint32_t)header.transaction_id);
-	if (!query || !query_is_answered_by(query, port, lid, &header, mad)) {
-		sa->ops->count(sa->host, (int)drop_row(DROP_SA_UNASKED)->counter);
-		return DROP_SA_UNASKED;
+	if (mad_parse(mad, MAD_BYTES, &header) && header.class == MAD_CLASS_ADMINISTRATION &&
+	    header.class_version == SA_CLASS_VERSION && !rmpp_is_active(mad)) {
+		came.tid = (uint32_t)header.transaction_id;
+		came.attribute = header.attribute_id;
+		came.method = header.method;
+		query = sa_find(sa, came.tid);
+	}
+	if (!query || !sa_is_asked(&query->asked, &came)) {
+		for (unsigned i = 0; i < ANSWERED; i++)
+			if (sa_is_asked(&sa->answered[i], &came))
+				drop = DROP_SA_DUPLICATE;
+		sa->ops->count(sa->host, (int)drop_row(drop)->counter);
+		return drop;
 	}
 	/* It has no time now: the question is repeated when it would be, had the answer been lost. */
 	if (header.status == MAD_STATUS_BUSY)
@@ -184,6 +206,7 @@ enum drop sa_receive(struct sa *sa, uint16_t port, uint16_t lid, const uint8_t m
 	answer.status = header.status;
 	if (header.status)
 		answer.outcome = SA_REFUSED;
+	sa->answered[sa->answers++ % ANSWERED] = query->asked;
 	query_end(query, &answer);
 	return DROP_NONE;
 }

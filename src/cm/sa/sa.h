@@ -9,7 +9,8 @@
  *
  * A question is repeated less and less often, until its time is over: also where nothing could be
  * sent, since a subnet manager may come meanwhile. An answer counts if it comes by the port that was
- * asked, from the LID that was asked, for the transaction; what else comes changes nothing.
+ * asked, from the LID that was asked, for the transaction; what else comes changes nothing. An answer that comes
+ * again, since its question was repeated, is told from what nobody has asked.
  */
 #ifndef VERBATIM_CM_SA_SA_H
 #define VERBATIM_CM_SA_SA_H

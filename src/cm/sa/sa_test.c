@@ -136,7 +136,15 @@ static void an_answer_is_told_once(void **unused)
 	assert_null(sa_path_read(heard.record, &asked, &path));
 	assert_int_equal(path.dlid, 9);
 	assert_int_equal(path.sl, 2);
+	/* Another answer to it, as to a question that was repeated; and others that nobody has asked for. */
+	assert_int_equal(sa_receive(sa, PORT, SM_LID, mad), DROP_SA_DUPLICATE);
+	assert_int_equal(sa_receive(sa, PORT, SM_LID + 1, mad), DROP_SA_UNASKED);
+	mad[17]++;
 	assert_int_equal(sa_receive(sa, PORT, SM_LID, mad), DROP_SA_UNASKED);
+	mad[17]--;
+	mad[15]++;
+	assert_int_equal(sa_receive(sa, PORT, SM_LID, mad), DROP_SA_UNASKED);
+	assert_int_equal(wire.unasked, 3);
 	assert_int_equal(heard.count, 1);
 	assert_int_equal(sa_deadline(sa), TIME_NEVER);
 	ask(sa, SECOND, 0);		/* a transaction ID of 0 is left out */

@@ -51,7 +51,7 @@ int flight_begin(const struct fabric *fabric, uint32_t node, uint32_t port, cons
 		.has_grh = to->has_grh,
 		.pkey = smp ? PKEY_DEFAULT : port_pkey(&fabric->node[node], at, to->pkey_index),
 	};
-	if (!(flight->pkey & 0x7fff))
+	if (!(flight->pkey & ~PKEY_FULL))
 		return EINVAL;
 	if (to->has_grh) {
 		flight->grh = (struct ib_grh){ .tclass = to->traffic_class, .hoplmt = to->hop_limit,

@@ -7,6 +7,7 @@
 
 #include "base/ip_addr.h"
 #include "fabric/file_internal.h"
+#include "wire/packet.h"
 
 static void reader_plant(struct reader *reader, const struct planted *planted)
 {
@@ -96,8 +97,8 @@ void file_plant_addresses(struct reader *reader, const struct draft *draft, unsi
 
 		if (key)
 			*key = '\0';
-		planted.pkey = pkey ? (uint16_t)(pkey | 0x8000) : 0;
-		if (key && (end == key + 1 || *end || pkey > 0xffff || !(pkey & 0x7fff))) {
+		planted.pkey = pkey ? (uint16_t)(pkey | PKEY_FULL) : 0;
+		if (key && (end == key + 1 || *end || pkey > 0xffff || !(pkey & ~PKEY_FULL))) {
 			COMPLAIN(reader, "ip=%.46s@%.8s: \"%.8s\" is no P_Key of a partition; write "
 				 "ip=10.0.0.1@0x8001", one, key + 1, key + 1);
 			return;

@@ -10,6 +10,7 @@
 #include "fabric/fabric.h"
 #include "fabric/port_state.h"
 #include "wire/ib_packet.h"
+#include "wire/packet.h"
 #include "wire/record.h"
 #include "wire/smp.h"
 
@@ -258,11 +259,6 @@ bool port_pkeys_make(struct fabric_node *node, unsigned port);
 uint8_t port_sl_to_vl(const struct fabric_port *port, unsigned in, uint8_t sl);
 unsigned port_vls(const struct fabric_port *port);	/* operational ones, without VL15 */
 unsigned port_mtu(const struct fabric_port *port);	/* NeighborMTU, in bytes */
-/* IBTA 10.9.3: the low 15 bits are equal, and one of both is a full member. */
-static inline bool pkeys_match(uint16_t a, uint16_t b)
-{
-	return (a & 0x7fff) && !((a ^ b) & 0x7fff) && (a | b) & 0x8000;
-}
 /* The row of a port's table that lets a P_Key through; the size of the table: none does. */
 unsigned port_find_pkey(const struct fabric_node *node, unsigned port, uint16_t pkey);
 /* The same, of any member of the partition. */

@@ -201,7 +201,7 @@ unsigned port_find_pkey(const struct fabric_node *node, unsigned port, uint16_t 
 {
 	unsigned index = 0, count = port_pkeys(node, port);
 
-	while (index < count && !pkeys_match(port_pkey(node, &node->port[port], index), pkey))
+	while (index < count && !pkey_matches(port_pkey(node, &node->port[port], index), pkey))
 		index++;
 	return index;
 }
@@ -210,9 +210,9 @@ unsigned port_find_partition(const struct fabric_node *node, unsigned port, uint
 {
 	unsigned index = 0, count = port_pkeys(node, port);
 
-	while (index < count && ((port_pkey(node, &node->port[port], index) ^ pkey) & 0x7fff))
+	while (index < count && ((port_pkey(node, &node->port[port], index) ^ pkey) & ~PKEY_FULL))
 		index++;
-	return pkey & 0x7fff ? index : count;
+	return pkey & ~PKEY_FULL ? index : count;
 }
 
 unsigned port_vls(const struct fabric_port *port)

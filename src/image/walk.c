@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/print.h"
+#include "wire/packet.h"
 
 #define LID_GROUP	0xc000u
 #define LID_ALL_ONES	0xffffu
@@ -111,8 +112,8 @@ static bool image_pkey_passes(const struct image *image, const struct image_port
 		if (!image_has(image, port->pkey + 2u * i, sizeof(row)))
 			return false;
 		memcpy(&row, image->base + port->pkey + 2u * i, sizeof(row));
-		if (row & 0x7fff && !((row ^ pkey) & 0x7fff) &&
-		    (inbound || (row | pkey) & 0x8000))
+		if (row & ~PKEY_FULL && !((row ^ pkey) & ~PKEY_FULL) &&
+		    (inbound || (row | pkey) & PKEY_FULL))
 			return true;
 	}
 	return false;
@@ -301,7 +302,10 @@ static uint32_t path_entry(const struct image *image, const struct image_path *p
 	return 0;
 }
 
-/* False: it does not fit. What would end a word of a comment (docs/trace-format.md) is no part of a name. */
+/*
+ * False: it does not fit. What would end a word of a comment (docs/trace-format.md) is no part of a name, nor what
+ * is no ASCII: a comment is UTF-8, and a name has any bytes.
+ */
 static bool print_hop(struct print *text, const struct image *image, uint32_t number, uint32_t entry,
 		      uint32_t port)
 {
@@ -313,7 +317,7 @@ static bool print_hop(struct print *text, const struct image *image, uint32_t nu
 	if (image_node_get(image, number, &node) && node.name && image_has(image, node.name, sizeof(name)))
 		memcpy(name, image->base + node.name, sizeof(name) - 1);
 	for (char *at = name; *at; at++)
-		if ((unsigned char)*at < ' ' || *at == ';' || *at == 127)
+		if (*at < ' ' || *at == ';' || *at > '~')
 			*at = '_';
 	if (entry)
 		print_format(&before, "%u>", entry);

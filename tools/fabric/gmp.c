@@ -27,6 +27,7 @@
 #include "wire/cm_message.h"
 #include "wire/ib_packet.h"
 #include "wire/opcode.h"
+#include "wire/packet.h"
 #include "wire/sa.h"
 #include "wire/smp.h"
 
@@ -143,7 +144,7 @@ static void member_granted(struct room *room, struct attached *attached,
 static uint16_t member_pkey_index(const struct room *room, uint32_t node, uint32_t port)
 {
 	for (unsigned i = 0; i < CTL_PKEYS_MAX; i++)
-		if ((fabric_pkey(room->fabric, node, port, i) & 0x7fff) == 0x7fff)
+		if ((fabric_pkey(room->fabric, node, port, i) & ~PKEY_FULL) == (PKEY_DEFAULT & ~PKEY_FULL))
 			return (uint16_t)i;
 	return 0;
 }

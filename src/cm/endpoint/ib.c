@@ -59,7 +59,7 @@ static int ib_not_a_member(const char *call, const struct endpoint *endpoint)
 	explain_about("ROUTE_ERROR", OF_NOTHING,
 		      "%s: port %u of %s is in no partition 0x%04x: its table has no such P_Key "
 		      "(smpquery pkeys): name another one in sib_pkey, or give the port this one in opensm's "
-		      "partitions.conf", call, port->port, port->device, ib_pkey(endpoint) & 0x7fff);
+		      "partitions.conf", call, port->port, port->device, ib_pkey(endpoint) & ~PKEY_FULL);
 	return EINVAL;
 }
 
@@ -194,7 +194,7 @@ bool ib_request_is_of_member(const struct cm_event *event)
 	explain_about("reject 12", OF_NOTHING,
 		      "a request from LID %u is refused (reason 12): it is for partition 0x%04x, and this port "
 		      "(LID %u) has no such P_Key (smpquery pkeys; partitions.conf of opensm)",
-		      event->from->ib.lid, req->pkey & 0x7fff, now.lid);
+		      event->from->ib.lid, req->pkey & ~PKEY_FULL, now.lid);
 	cm_reject(event->connection, CM_REJECT_INVALID_GID, now.gid.raw, sizeof(now.gid.raw), NULL, 0,
 		  clock_now_ns());
 	return false;

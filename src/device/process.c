@@ -181,6 +181,12 @@ static void subnet_ports_turn(struct source *source, bool ready, uint64_t now_ns
 
 	if (!hca->subnet)
 		return;
+	if (subnet_pump(hca->subnet, now_ns)) {
+		lock_acquire(&hca->engine.progress);
+		tx_release(&hca->engine);
+		lock_release(&hca->engine.progress);
+		tx_run_queued(&hca->engine);
+	}
 	again = subnet_turn(hca->subnet, &hca->net, now_ns, &watch);
 	for (unsigned i = 0; again; again >>= 1, i++) {
 		const struct net_change change = { .ib_port = subnet_port_at(hca->subnet, i) };
@@ -233,7 +239,10 @@ static void process_send_final_acks(void *owner)
 
 static bool process_may_leave(void *owner, uint64_t now_ns)
 {
-	return qp1_may_leave(&((struct hca *)owner)->qp1, now_ns);
+	struct hca *hca = owner;
+
+	/* Behind qp1_may_leave(), which sends. */
+	return qp1_may_leave(&hca->qp1, now_ns) && (!hca->subnet || subnet_is_drained(hca->subnet));
 }
 
 static const struct engine_ops engine_ops = {

@@ -211,6 +211,7 @@ struct engine {
 	struct lock progress;		/* receiving, timers, the run queue's consumer */
 	struct counters *counters;
 	struct run_queue run_queue;
+	_Atomic bool run_queue_held;	/* QPs with tx_held wait for room in the link of a fabric */
 
 	/* By enum route_link, for packets to and from other hosts; NULL: there is none. */
 	struct link *links[ROUTE_LINK_COUNT];
@@ -295,6 +296,8 @@ void tx_run(struct engine *engine, struct qp *qp);
 bool tx_is_through_memory(const struct engine *engine, const struct qp *qp) REQUIRES(qp->lock);
 /* The run queue has work: serve it, or wake the worker for it. */
 void tx_run_queued(struct engine *engine);
+/* The link of a fabric has room again: QPs that waited for it have their turn. */
+void tx_release(struct engine *engine) REQUIRES(engine->progress);
 
 /* ---- timers.c ---- */
 

@@ -13,6 +13,7 @@
 #include "engine/injection.h"
 #include "engine/links.h"
 #include "engine/qp_table.h"
+#include "engine/wake.h"
 #include "link/udp.h"
 #include "trace/trace.h"
 #include "wire/opcode.h"
@@ -95,6 +96,13 @@ static void out_send_apart(struct engine *engine, struct link *link, const struc
 	}
 }
 
+/* What @link holds of what was sent, the worker passes on. */
+static void out_held(struct engine *engine, struct link *link)
+{
+	if (__builtin_expect(link->ops->is_full && link->ops->is_full(link), 0))
+		worker_wake_at(engine, sources_asked(&engine->source.all));
+}
+
 void out_send(struct engine *engine, struct link *link, struct datagram *datagram, unsigned count)
 {
 	unsigned done = 0, sent, tries = 0;
@@ -103,8 +111,10 @@ void out_send(struct engine *engine, struct link *link, struct datagram *datagra
 		int err = link->ops->send(link, datagram + done, count - done, &sent);
 
 		done += sent;
-		if (!err)
+		if (!err) {
+			out_held(engine, link);
 			return;
+		}
 		if (err == EOPNOTSUPP) {
 			out_send_apart(engine, link, &datagram[done++]);
 			continue;
@@ -178,10 +188,12 @@ void tx_send_one(struct engine *engine, struct link *link, struct datagram *data
 
 	counter_add(engine->counters, COUNTER_TX_PACKETS, 1);
 	counter_add(engine->counters, COUNTER_TX_BYTES, datagram->bytes);
-	if (datagram->errors_wanted)
+	if (datagram->errors_wanted) {
 		link->ops->send(link, datagram, 1, &sent);	/* a refusal would be one for ever */
-	else
+		out_held(engine, link);
+	} else {
 		out_send(engine, link, datagram, 1);
+	}
 }
 
 /* ---- of QP1 ---- */
@@ -241,6 +253,7 @@ int out_send_mad(struct engine *engine, struct datagram *datagram, const struct 
 		err = link->ops->send(link, datagram, 1, &sent);
 	if (err)
 		return err;
+	out_held(engine, link);
 	counter_add(engine->counters, COUNTER_TX_PACKETS, 1);
 	counter_add(engine->counters, COUNTER_TX_BYTES, datagram->bytes);
 	counter_add(engine->counters, COUNTER_TX_MAD, 1);

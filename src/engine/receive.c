@@ -199,12 +199,17 @@ static bool fabric_is_due(struct receiver *receiver)
 
 static void receive_fabric(struct receiver *receiver)
 {
+	struct engine *engine = receiver->engine;
+	struct link *link = engine->links[ROUTE_IB];
 	unsigned before = receiver->packets;
 
 	call_shield();
-	receive_link(receiver, receiver->engine->links[ROUTE_IB]);
+	lock_assert_held(&engine->progress);
+	receive_link(receiver, link);
 	if (receiver->packets != before)
-		receiver->engine->rx.fabric_busy = FABRIC_BUSY;
+		engine->rx.fabric_busy = FABRIC_BUSY;
+	if (atomic_load(&engine->run_queue_held) && !link->ops->is_full(link))
+		tx_release(engine);
 }
 
 static void fabric_receive(struct source *source, struct receiver *receiver)

@@ -70,6 +70,38 @@ static void packets_leave(struct engine *engine, struct qp *qp, struct tx_batch 
 }
 
 /*
+ * What the link of @qp cannot pass on stays with the QP, whose requests are then told to wait as on a port without
+ * credits. What goes through memory goes on: tx_release() costs it a run.
+ */
+static bool tx_is_held(struct engine *engine, struct qp *qp) REQUIRES(qp->lock)
+{
+	struct link *link = engine->links[ROUTE_IB];
+
+	if (__builtin_expect(!qp->ib_port, 1) || !link || !link->ops->is_full || !link->ops->is_full(link))
+		return false;
+	atomic_store(&qp->tx_held, true);
+	atomic_store(&engine->run_queue_held, true);
+	/* H2: pairs with H1 in subnet/link.c: who made room sees the two, or we see the room. */
+	if (link->ops->is_full(link))
+		return true;
+	atomic_store(&qp->tx_held, false);
+	return false;
+}
+
+void tx_release(struct engine *engine)
+{
+	if (!atomic_exchange(&engine->run_queue_held, false))
+		return;
+	for (unsigned slot = 0; slot < engine->qps.slot_count; slot++)
+		for (uint32_t i = 0; i < QP_PER_SLOT; i++) {
+			struct qp *qp = engine->qps.table[slot] ? engine->qps.table[slot][i] : NULL;
+
+			if (qp && atomic_exchange(&qp->tx_held, false))
+				run_queue_add(&engine->run_queue, qp);
+		}
+}
+
+/*
  * One quantum after another until nothing is left or other QPs should have a turn. @now_ns: when the first begins;
  * 0: the clock says. @effects: what the caller has to apply, too.
  */
@@ -82,6 +114,12 @@ static bool run_rounds(struct engine *engine, struct qp *qp, struct tx_batch *ba
 
 	do {
 		qp->tx_again = false;
+		if (tx_is_held(engine, qp) && !tx_is_through_memory(engine, qp)) {
+			packets_leave(engine, qp, batch, effects);	/* there are none */
+			more = false;		/* who made room meanwhile has set tx_again */
+			now_ns = 0;
+			continue;
+		}
 		/*
 		 * An ACK that is owed for a packet leaves before a message through memory does: the peer may take
 		 * the message for proof that its own has arrived (tgt does), and finds that completed first, as

@@ -121,6 +121,51 @@ static void buffers_are_kept_for_the_next_run_up_to_some(void **state)
 	assert_int_equal(engine->batches.count, ENGINE_BATCHES);
 }
 
+/* ---- a fabric whose process takes nothing ---- */
+
+static bool is_full;
+
+static bool fake_is_full(struct link *link)
+{
+	return is_full;
+}
+
+static void what_its_link_cannot_pass_on_stays_with_the_qp(void **state)
+{
+	struct link_ops ops = *engine->links[ROUTE_ROCE_V2]->ops;
+	struct link link = { .ops = &ops }, *before = engine->links[ROUTE_IB];
+	struct qp **table = calloc(QP_PER_SLOT, sizeof(*table));
+	struct qp_table qps = engine->qps;
+
+	ops.is_full = fake_is_full;
+	engine->links[ROUTE_IB] = &link;
+	engine->qps.slot_count = 1;
+	engine->qps.table[0] = table;
+	table[5] = &station->qp;
+	lock_acquire(&station->qp.lock);
+	station->qp.ib_port = 1;
+	lock_release(&station->qp.lock);
+	is_full = true;
+	post(station, IBV_WR_RDMA_WRITE, 1, 100);
+	tx_run(engine, &station->qp);
+	assert_int_equal(fake.sent, 0);
+	assert_false(station->qp.tx_running);
+	assert_int_equal(atomic_load(&engine->run_queue.count), 0);	/* or it would spin */
+	tx_run(engine, &station->qp);
+	assert_int_equal(fake.sent, 0);
+	is_full = false;
+	lock_acquire(&engine->progress);
+	tx_release(engine);
+	tx_release(engine);
+	lock_release(&engine->progress);
+	assert_int_equal(atomic_load(&engine->run_queue.count), 1);
+	tx_run_queued(engine);
+	assert_int_equal(fake.sent, 1);
+	engine->links[ROUTE_IB] = before;
+	engine->qps = qps;
+	free(table);
+}
+
 /* ---- requests that leave together ---- */
 
 static void post_of(enum ibv_wr_opcode opcode, uint64_t wr_id)
@@ -273,6 +318,7 @@ int main(void)
 		STATION_TEST(a_queued_qp_that_has_a_thread_is_left_to_it),
 		STATION_TEST(what_nobody_can_serve_now_wakes_the_worker),
 		STATION_TEST(buffers_are_kept_for_the_next_run_up_to_some),
+		STATION_TEST(what_its_link_cannot_pass_on_stays_with_the_qp),
 		STATION_TEST(requests_behind_others_leave_as_one_datagram),
 		STATION_TEST(a_full_batch_leaves_in_the_post),
 		STATION_TEST(nothing_waits_where_nobody_looks_after_it),

@@ -304,6 +304,7 @@ struct fabric_port_info {
 	unsigned pkeys, gids;		/* sizes of the tables */
 	uint32_t peer_node, peer_port;	/* the cable's other end; FABRIC_NONE: no cable */
 	bool plugged;
+	uint8_t hoq_life, vl_stall_count;	/* as set: of switches alone (18.2.5.4) */
 };
 
 uint32_t fabric_nodes(const struct fabric *fabric);

@@ -392,6 +392,8 @@ bool fabric_port_info(const struct fabric *fabric, uint32_t node, uint32_t port,
 		.peer_node = at->peer,
 		.peer_port = at->peer_port,
 		.plugged = at->plugged,
+		.hoq_life = at->info.hoq_life,
+		.vl_stall_count = at->info.vl_stall_count,
 	};
 	return true;
 }

@@ -60,8 +60,9 @@
  * claim on their service ID (SERVICE). What nobody is there for the fabric refuses. A
  * packet that its sender's HCA loops back, to a LID of the port itself or to a group, reaches other
  * connections at that port; for QPs of its own the sender's process has it already.
- * Backpressure is the socket's: it is full, and nothing is lost, as long as the receivers read. What
- * a receiver does not read in time is discarded, and counted at the switch before it.
+ * Backpressure is the socket's: it is full, and nothing is lost, as long as the receivers read, or wait
+ * for a processor to read with. What one that is stopped or asleep has not read for HOQLife, VLStallCount
+ * times, is discarded, and counted at the switch before it (tools/fabric/data.c).
  *
  * A connection is a lease: when it ends, however it ends, what was opened, registered, claimed and
  * joined by it is closed. A message of another version is answered with an END of status EPROTO,

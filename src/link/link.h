@@ -68,6 +68,11 @@ struct link_ops {
 	/* Once a group. ENODEV: nothing of it comes by this link. leave() of another is nothing. */
 	int (*join)(struct link *link, const struct link_group *group);
 	void (*leave)(struct link *link, const struct link_group *group);
+	/*
+	 * NULL: never. It holds packets that it could not pass on: QPs keep what they have until it does not (any
+	 * thread). What is sent all the same is held, too.
+	 */
+	bool (*is_full)(struct link *link);
 };
 
 /* Packets in @datagram. */

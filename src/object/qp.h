@@ -68,6 +68,7 @@ struct qp {
 	bool strips_vlan;		/* RAW_PACKET: tags go to completions */
 	_Atomic bool was_reset;		/* not fixed; since INIT: takes no receives (qp_post_recv()) */
 	uint8_t ports;			/* of its device */
+	_Atomic bool tx_held;		/* not fixed; waits for room in the link of its fabric (engine/tx_run.c) */
 	enum ibv_qp_type type;		/* of a row of qp_type.def */
 	uint32_t number;		/* QPN */
 	uint32_t ordinal;		/* the nth QP the process created, from 1 */

@@ -84,7 +84,7 @@ static char state_letter(const char *path, int *err)
 }
 
 struct threads {
-	unsigned seen, stopped, ended;
+	unsigned seen, stopped, ended, busy;
 	bool one_group, all;		/* all: none was left out */
 };
 
@@ -95,6 +95,10 @@ static void state_look(struct threads *threads, const char task[TASK_BYTES], con
 
 	snprintf(path, sizeof(path), "%s/stat", task);
 	switch (state_letter(path, &err)) {
+	case 'R':
+	case 'D':
+		threads->busy++;
+		break;
 	case 'T':
 	case 't':
 		threads->stopped++;
@@ -174,6 +178,26 @@ enum process_state process_state(pid_t pid)
 	default:	/* Z: its first thread has ended, others may run. */
 		return state_by_threads(pid, false);
 	}
+}
+
+bool process_is_busy(pid_t pid, uint64_t *cpu_us)
+{
+	unsigned long user = 0, system = 0;
+	char path[64], text[TEXT_BYTES];
+	struct threads threads;
+	const char *name_end;
+
+	*cpu_us = 0;
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (pid <= 0 || state_read(path, text))
+		return false;
+	/* proc(5): the letter is field 3, the two times are 14 and 15, in ticks. */
+	name_end = strrchr(text, ')');
+	if (name_end && sscanf(name_end + 1, " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %lu %lu",
+			       &user, &system) == 2)
+		*cpu_us = (uint64_t)(user + system) * 1000000u / (uint64_t)sysconf(_SC_CLK_TCK);
+	state_threads(pid, NULL, &threads);
+	return threads.busy;
 }
 
 const char *process_state_name(enum process_state state)

@@ -7,6 +7,8 @@
 #ifndef VERBATIM_PLATFORM_PROCESS_STATE_H
 #define VERBATIM_PLATFORM_PROCESS_STATE_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /*
@@ -21,6 +23,11 @@ enum process_state {
 
 /* @pid 0: UNKNOWN. Never blocks; some system calls, and two for each thread. */
 enum process_state process_state(pid_t pid);
+/*
+ * Does a thread of it run, want a processor, or wait for memory or a disk? One that sleeps, is stopped, or has
+ * ended does not. *cpu_us: processor time that all its threads have used, in steps of some milliseconds.
+ */
+bool process_is_busy(pid_t pid, uint64_t *cpu_us);
 /* "stopped" ... : for explanations. */
 const char *process_state_name(enum process_state state);
 

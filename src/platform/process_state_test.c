@@ -55,6 +55,37 @@ static void a_stopped_process_is_told_from_one_that_runs(void **state)
 	assert_int_equal(process_state(pid), PROCESS_UNKNOWN);
 }
 
+/* What a fabric asks of who does not read: has it had a processor? */
+static void one_that_sleeps_is_told_from_one_that_wants_a_processor(void **state)
+{
+	uint64_t cpu_us, more_us = 0;
+	pid_t pid = child_start();
+
+	while (process_is_busy(pid, &cpu_us))
+		usleep(1000);	/* it is about to sleep */
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(pid, NULL, WUNTRACED), pid);
+	assert_false(process_is_busy(pid, &cpu_us));
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_false(process_is_busy(pid, &cpu_us));
+	assert_int_equal(cpu_us, 0);
+	assert_false(process_is_busy(0, &cpu_us));
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			;
+	}
+	assert_true(process_is_busy(pid, &cpu_us));
+	while (more_us < cpu_us + 30000) {
+		assert_true(process_is_busy(pid, &more_us));
+		usleep(1000);
+	}
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
 static void *pause_for_ever(void *argument)
 {
 	for (;;)
@@ -215,6 +246,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_stopped_process_is_told_from_one_that_runs),
+		cmocka_unit_test(one_that_sleeps_is_told_from_one_that_wants_a_processor),
 		cmocka_unit_test(a_process_is_stopped_with_its_last_thread),
 		cmocka_unit_test(a_frozen_process_is_told_from_one_that_sleeps),
 		cmocka_unit_test(what_is_hidden_is_unknown),

@@ -171,6 +171,8 @@ int subnet_open(struct subnet **opened, struct counters *counters)
 	subnet->link.ops = &subnet_link_ops;
 	subnet->counters = counters;
 	lock_init(&subnet->lock);
+	lock_init(&subnet->held_lock);
+	list_init(&subnet->held);
 	subnet->buffer = malloc(RECEIVE_MAX * MESSAGE_MAX);
 	err = subnet->buffer ? subnet_attach(subnet, IB_PATIENCE_MS, &subnet->fd, attached,
 					     &subnet->file_hash, why)
@@ -201,6 +203,7 @@ int subnet_open(struct subnet **opened, struct counters *counters)
 
 void subnet_close(struct subnet *subnet)
 {
+	subnet_held_end(subnet);
 	plane_end(&subnet->plane);
 	close(subnet->fd);
 	lock_destroy(&subnet->lock);
@@ -432,7 +435,16 @@ bool subnet_is_due(const struct subnet *subnet)
 
 uint64_t subnet_deadline_ns(const struct subnet *subnet)
 {
-	return atomic_load(&subnet->up) ? UINT64_MAX : atomic_load(&subnet->retry_ns);
+	uint64_t try_ns = atomic_load(&subnet->held_try_ns);
+
+	if (!atomic_load(&subnet->up) && !try_ns)
+		return atomic_load(&subnet->retry_ns);
+	return try_ns ? try_ns : UINT64_MAX;
+}
+
+bool subnet_is_drained(const struct subnet *subnet)
+{
+	return !atomic_load(&subnet->held_count);
 }
 
 /* Tells the fabric what this process has. A slot that another one has meanwhile is lost. */

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "base/list.h"
 #include "base/lock.h"
 #include "ib/client.h"
 #include "image/routes.h"
@@ -86,7 +87,14 @@ struct subnet {
 	_Atomic bool due;	   /* a turn is */
 	bool lost;		   /* the turn's: ports were told */
 	_Atomic uint64_t retry_ns; /* while it is not up */
-	_Atomic uint64_t full_ns;  /* since when the socket takes nothing; 0: it does */
+
+	/* Leaf, but for plane.lock: messages that the fabric's socket had no room for (link.c). */
+	struct lock held_lock;
+	struct list held GUARDED_BY_MEMBER(held_lock);
+	unsigned held_tracked GUARDED_BY_MEMBER(held_lock); /* as in struct sender */
+	uint64_t held_wait_ns GUARDED_BY_MEMBER(held_lock);
+	_Atomic unsigned held_count;
+	_Atomic uint64_t held_try_ns; /* when it is tried again; 0: nothing is held */
 
 	struct lock lock; /* leaf; held while a fabric that came back is asked */
 	uint32_t slot[CTL_SLOTS_MAX] GUARDED_BY_MEMBER(lock);
@@ -126,6 +134,9 @@ bool subnet_is_joined(struct subnet *subnet, uint16_t port, uint16_t mlid);
 /* Texts end where they have to, and codes are some that there are, whoever wrote them. */
 void subnet_bound_port(struct ctl_port *port);
 extern const struct link_ops subnet_link_ops;
+
+/* link.c: the end of what is held. */
+void subnet_held_end(struct subnet *subnet);
 
 /* address.c: to a fabric that came back. */
 void subnet_services_again(struct subnet *subnet) REQUIRES(subnet->lock);

@@ -3,9 +3,13 @@
  * Packets to and from the fabric: what the engine has from BTH to ICRC, with an LRH and maybe a GRH
  * before it, in a DATA message. The SLID is that of the port at this moment. What goes to a QP of
  * this process at the port that it leaves from, the HCA loops back: it goes by the loopback link.
+ *
+ * No send waits. What the fabric does not read, because a receiver has no room or because it is stopped
+ * itself, is held here in its order, and QPs give no more until it has left (link_ops.is_full): so this
+ * process receives meanwhile, whoever of its threads sends, and no two that send to each other wait in a circle.
  */
 #include <errno.h>
-#include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -19,10 +23,10 @@
 #include "wire/smp.h"
 
 #define SEND_MAX 64u
-#define WAIT_MS 10
-/* For so long the fabric is waited for when it reads nothing; then packets are lost until it does.
- */
-#define PATIENCE_NS 500000000ull
+#define HELD_MAX 8192u /* QPs stop long before: what others send is lost beyond it */
+/* Between tries to pass on what is held, while the fabric reads nothing: twice as long each time. */
+#define TRY_NS 200000u
+#define TRY_MAX_NS 6400000u
 
 /* ---- sending ---- */
 
@@ -127,45 +131,169 @@ static bool goes_out(struct subnet *subnet, const struct datagram *datagram, uin
 	return false;
 }
 
-/* Waits a while for room. False: there is none, and has not been for long. */
-static bool wait_for_room(struct subnet *subnet)
-{
-	struct pollfd pollfd = { .fd = subnet->fd, .events = POLLOUT };
-	uint64_t since_ns = atomic_load(&subnet->full_ns), now_ns = clock_now_ns();
+/* A message that the fabric's socket had no room for. */
+struct held_message {
+	struct list node;
+	size_t bytes;
+	uint8_t data[];
+};
 
-	if (!since_ns) {
-		since_ns = now_ns;
-		atomic_store(&subnet->full_ns, since_ns);
+/* Returns how many were taken; fewer than @count: its socket is full (*err EAGAIN), or it is gone. */
+static unsigned write_messages(struct subnet *subnet, struct mmsghdr *message, unsigned count, int *err)
+{
+	unsigned done = 0;
+
+	*err = atomic_load_explicit(&subnet->up, memory_order_relaxed) ? 0 : EPIPE;
+	while (done < count && !*err) {
+		int sent = sendmmsg(subnet->fd, message + done, count - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (sent > 0)
+			done += (unsigned)sent;
+		else if (errno != EINTR)
+			*err = errno == ENOBUFS ? EAGAIN : errno;
 	}
-	return poll(&pollfd, 1, now_ns - since_ns < PATIENCE_NS ? WAIT_MS : 0) > 0 ||
-	       now_ns - since_ns < PATIENCE_NS;
+	if (*err && *err != EAGAIN)
+		subnet_note_end(subnet);
+	return done;
+}
+
+static void held_free(struct subnet *subnet, unsigned count) REQUIRES(subnet->held_lock)
+{
+	for (unsigned i = 0; i < count; i++) {
+		struct list *node = list_pop(&subnet->held);
+
+		free(list_entry(node, struct held_message, node));
+	}
+	/* H1: pairs with H2 in tx_is_held(). */
+	atomic_fetch_sub(&subnet->held_count, count);
+}
+
+/* What is held leaves, as far as there is room for it. */
+static void held_flush(struct subnet *subnet) REQUIRES(subnet->held_lock)
+{
+	struct mmsghdr message[SEND_MAX];
+	struct iovec iov[SEND_MAX];
+	int err = 0;
+
+	while (!err && !list_empty(&subnet->held)) {
+		unsigned count = 0, done;
+		struct list *at;
+
+		for (at = subnet->held.next; at != &subnet->held && count < SEND_MAX; at = at->next) {
+			struct held_message *held = list_entry(at, struct held_message, node);
+
+			iov[count] = (struct iovec){ .iov_base = held->data, .iov_len = held->bytes };
+			message[count].msg_hdr = (struct msghdr){ .msg_iov = &iov[count], .msg_iovlen = 1 };
+			count++;
+		}
+		done = write_messages(subnet, message, count, &err);
+		if (err && err != EAGAIN) {
+			drop_count(subnet->counters, DROP_LINK, count - done);
+			done = count;
+			err = 0;
+		}
+		held_free(subnet, done);
+	}
+	if (list_empty(&subnet->held) && subnet->held_tracked) {
+		plane_relayed(&subnet->plane, subnet->held_tracked);
+		subnet->held_tracked = 0;
+	}
+}
+
+static bool held_append(struct subnet *subnet, const struct iovec iov[2]) REQUIRES(subnet->held_lock)
+{
+	size_t bytes = iov[0].iov_len + iov[1].iov_len;
+	struct held_message *held = NULL;
+
+	if (atomic_load(&subnet->held_count) < HELD_MAX)
+		held = malloc(sizeof(*held) + bytes);
+	if (!held)
+		return false;
+	held->bytes = bytes;
+	memcpy(held->data, iov[0].iov_base, iov[0].iov_len);
+	memcpy(held->data + iov[0].iov_len, iov[1].iov_base, iov[1].iov_len);
+	list_add_tail(&subnet->held, &held->node);
+	atomic_fetch_add(&subnet->held_count, 1);
+	return true;
+}
+
+/*
+ * Behind what is held: a QP's packets before these may be. Only subnet_pump() ends what has begun here, or nobody
+ * would give QPs that saw it their turn (tx_release()).
+ */
+static void sender_hold(struct sender *sender, unsigned done)
+{
+	struct subnet *subnet = sender->subnet;
+	unsigned lost = 0;
+	int err = EAGAIN;
+
+	lock_acquire(&subnet->held_lock);
+	if (list_empty(&subnet->held))
+		done += write_messages(subnet, sender->message + done, sender->count - done, &err);
+	for (; done < sender->count; done++)
+		lost += (err && err != EAGAIN) || !held_append(subnet, sender->slot[done].iov);
+	if (list_empty(&subnet->held)) {
+		if (sender->tracked)
+			plane_relayed(&subnet->plane, sender->tracked);
+	} else {
+		subnet->held_tracked += sender->tracked;
+		if (!atomic_load(&subnet->held_try_ns)) {
+			subnet->held_wait_ns = TRY_NS;
+			atomic_store(&subnet->held_try_ns, clock_now_ns() + TRY_NS);
+		}
+	}
+	lock_release(&subnet->held_lock);
+	if (lost)
+		drop_count(subnet->counters, DROP_LINK, lost);
 }
 
 static void sender_flush(struct sender *sender)
 {
 	struct subnet *subnet = sender->subnet;
 	unsigned done = 0;
+	int err = EAGAIN;
 
-	while (done < sender->count && atomic_load_explicit(&subnet->up, memory_order_relaxed)) {
-		int sent = sendmmsg(subnet->fd, sender->message + done, sender->count - done,
-				    MSG_NOSIGNAL | MSG_DONTWAIT);
-
-		if (sent > 0) {
-			done += (unsigned)sent;
-			if (atomic_load_explicit(&subnet->full_ns, memory_order_relaxed))
-				atomic_store(&subnet->full_ns, 0);
-		} else if (errno == EPIPE || errno == ECONNRESET) {
-			subnet_note_end(subnet);
-		} else if (errno != EINTR && (errno != EAGAIN || !wait_for_room(subnet))) {
-			break;
-		}
+	if (!atomic_load(&subnet->held_count))
+		done = write_messages(subnet, sender->message, sender->count, &err);
+	if (done < sender->count && err == EAGAIN) {
+		sender_hold(sender, done);
+	} else {
+		if (done < sender->count)
+			drop_count(subnet->counters, DROP_LINK, sender->count - done);
+		if (sender->tracked)
+			plane_relayed(&subnet->plane, sender->tracked);
 	}
-	if (done < sender->count)
-		drop_count(subnet->counters, DROP_LINK, sender->count - done);
 	sender->count = 0;
-	if (sender->tracked)
-		plane_relayed(&subnet->plane, sender->tracked);
 	sender->tracked = 0;
+}
+
+bool subnet_pump(struct subnet *subnet, uint64_t now_ns)
+{
+	bool left;
+
+	if (atomic_load_explicit(&subnet->held_try_ns, memory_order_relaxed) > now_ns)
+		return false;
+	lock_acquire(&subnet->held_lock);
+	held_flush(subnet);
+	left = !list_empty(&subnet->held);
+	if (left && subnet->held_wait_ns < TRY_MAX_NS)
+		subnet->held_wait_ns *= 2;
+	atomic_store(&subnet->held_try_ns, left ? now_ns + subnet->held_wait_ns : 0);
+	lock_release(&subnet->held_lock);
+	return !left;
+}
+
+void subnet_held_end(struct subnet *subnet)
+{
+	lock_acquire(&subnet->held_lock);
+	held_free(subnet, atomic_load(&subnet->held_count));
+	lock_release(&subnet->held_lock);
+	lock_destroy(&subnet->held_lock);
+}
+
+static bool subnet_is_full(struct link *link)
+{
+	return atomic_load(&((struct subnet *)link)->held_count);
 }
 
 static void relay_add(struct sender *sender, const struct datagram *datagram, uint16_t slid)
@@ -304,6 +432,8 @@ static int subnet_receive(struct link *link, struct datagram *datagram, unsigned
 	int got;
 
 	*received = 0;
+	if (atomic_load_explicit(&subnet->held_try_ns, memory_order_relaxed))
+		subnet_pump(subnet, clock_now_ns());
 	if (!atomic_load_explicit(&subnet->up, memory_order_relaxed))
 		return 0;
 	max = max < RECEIVE_MAX ? max : RECEIVE_MAX;
@@ -374,6 +504,7 @@ const struct link_ops subnet_link_ops = {
 	.claim = subnet_link_claim,
 	.join = subnet_link_join,
 	.leave = subnet_link_leave,
+	.is_full = subnet_is_full,
 	.close = subnet_link_close,
 	.prepare = subnet_prepare,
 	.send = subnet_send,

@@ -122,6 +122,10 @@ void subnet_describe(void *subnet, char *text, size_t bytes);
 /* ---- link.c, port.c ---- */
 
 struct link *subnet_link(struct subnet *subnet);
+/* Passes on what its link holds, if it is time to try. True: nothing is held any more. Any thread. */
+bool subnet_pump(struct subnet *subnet, uint64_t now_ns);
+/* Nothing is held. */
+bool subnet_is_drained(const struct subnet *subnet);
 /* Of struct port_maker; the owner is the subnet. */
 int subnet_make_ports(void *subnet, struct net *net, const char *name,
 		      struct port *ports[PORTS_MAX], unsigned *count);

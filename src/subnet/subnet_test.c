@@ -41,7 +41,7 @@ static struct {
 	char directory[64], socket[90];
 	int listener, client;
 	pthread_t thread;
-	_Atomic bool stop;
+	_Atomic bool stop, deaf; /* deaf: it reads nothing of data */
 	uint64_t hash;
 	struct ctl_port port[2];
 	int told; /* [1] of a pair: messages that the fabric got, but for questions */
@@ -114,8 +114,8 @@ static void *fake_main(void *unused)
 			set[count++] = (struct pollfd){ .fd = accept(fake.listener, NULL, NULL),
 							.events = POLLIN };
 		for (unsigned i = 1; i < count; i++) {
-			ssize_t got =
-				set[i].revents ? recv(set[i].fd, message, sizeof(message), 0) : -1;
+			bool is_read = set[i].revents && !(fake.deaf && set[i].fd == fake.client);
+			ssize_t got = is_read ? recv(set[i].fd, message, sizeof(message), 0) : -1;
 
 			if (got >= (ssize_t)sizeof(struct ctl_head)) {
 				if (((struct ctl_head *)message)->kind == CTL_ATTACH)
@@ -287,6 +287,31 @@ static unsigned receive_for(struct datagram *datagram, unsigned max)
 	assert_int_equal(poll(&pollfd, 1, WAIT_MS), 1);
 	assert_int_equal(link->ops->receive(link, datagram, max, &received), 0);
 	return received;
+}
+
+/* Datagrams with numbers from *next on, until some are held; none is lost, and no send waits. */
+static void send_until_held(uint32_t *next)
+{
+	struct link *link = subnet_link(subnet);
+	struct datagram datagram;
+	uint8_t data[64];
+
+	for (unsigned more = 0; more < 100; more += link->ops->is_full(link)) {
+		make_datagram(&datagram, data, OTHER_SLOT, 40);
+		put_be32(data + datagram.bytes - ICRC_BYTES - 4, (*next)++);
+		send_one(&datagram);
+		assert_true(*next < 100000);
+	}
+}
+
+static void hear_number(uint32_t number)
+{
+	struct ctl_head head;
+	uint8_t body[256];
+	size_t bytes = heard(&head, body, sizeof(body));
+
+	assert_int_equal(head.kind, CTL_DATA);
+	assert_int_equal(get_be32(body + bytes - ICRC_BYTES - 4), number);
 }
 
 /* ---- tests ---- */
@@ -652,6 +677,77 @@ static void when_the_fabric_ends_ports_are_down_until_it_is_back(void **state)
 		net_put_port(&net, ports[i]);
 }
 
+static void what_the_fabric_does_not_read_is_held_in_its_order(void **state)
+{
+	struct link *link = subnet_link(subnet);
+	uint32_t next = 0, number = 0;
+
+	fake.deaf = true;
+	send_until_held(&next);
+	assert_false(subnet_pump(subnet, UINT64_MAX - 1));
+	assert_false(subnet_is_drained(subnet));
+	assert_true(subnet_deadline_ns(subnet) < UINT64_MAX);
+	fake.deaf = false;
+	for (; number < next - 50; number++) {
+		hear_number(number);
+		subnet_pump(subnet, UINT64_MAX - 1);
+	}
+	fake.deaf = true; /* again, behind what is held */
+	send_until_held(&next);
+	fake.deaf = false;
+	for (; number < next; number++) {
+		hear_number(number);
+		subnet_pump(subnet, UINT64_MAX - 1);
+	}
+	assert_true(subnet_pump(subnet, UINT64_MAX - 1));
+	assert_false(link->ops->is_full(link));
+	assert_true(subnet_is_drained(subnet));
+	assert_int_equal(subnet_deadline_ns(subnet), UINT64_MAX);
+	assert_int_equal(counter_get(&counters, COUNTER_TX_LINK), 0);
+	assert_false(is_heard(50));
+}
+
+/* Whoever sends while there is room again: QPs that saw no room are told by who pumps, and by nobody else. */
+static void what_is_held_leaves_by_a_pump_alone(void **state)
+{
+	struct link *link = subnet_link(subnet);
+	uint32_t next = 0, number = 0, held;
+
+	fake.deaf = true;
+	send_until_held(&next);
+	held = atomic_load(&subnet->held_count);
+	fake.deaf = false;
+	for (; number < next - held; number++)
+		hear_number(number);
+	send_until_held(&next);
+	assert_true(atomic_load(&subnet->held_count) > held);
+	assert_true(link->ops->is_full(link));
+	assert_true(subnet_deadline_ns(subnet) < UINT64_MAX);
+	assert_false(is_heard(50));
+	while (!subnet_pump(subnet, UINT64_MAX - 1))
+		hear_number(number++);
+	for (; number < next; number++)
+		hear_number(number);
+	assert_true(subnet_is_drained(subnet));
+}
+
+static void what_is_held_ends_with_the_fabric(void **state)
+{
+	struct link *link = subnet_link(subnet);
+	uint32_t next = 0, held;
+
+	fake.deaf = true;
+	send_until_held(&next);
+	held = atomic_load(&subnet->held_count);
+	assert_true(held);
+	fake_stop();
+	fake.deaf = false;
+	assert_true(subnet_pump(subnet, UINT64_MAX - 1));
+	assert_false(link->ops->is_full(link));
+	assert_int_equal(counter_get(&counters, COUNTER_TX_LINK), held);
+	fake_start();
+}
+
 int main(void)
 {
 #define AT_FABRIC(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -666,6 +762,9 @@ int main(void)
 		AT_FABRIC(a_slot_of_another_process_is_busy),
 		AT_FABRIC(changes_are_raised_after_the_port_says_so),
 		AT_FABRIC(what_a_port_cannot_be_is_not_believed),
+		AT_FABRIC(what_the_fabric_does_not_read_is_held_in_its_order),
+		AT_FABRIC(what_is_held_leaves_by_a_pump_alone),
+		AT_FABRIC(what_is_held_ends_with_the_fabric),
 		AT_FABRIC(when_the_fabric_ends_ports_are_down_until_it_is_back),
 	};
 

@@ -2,33 +2,41 @@
 /*
  * All to all, each byte looked at: tests/fabric/crowd runs it in many processes of many hosts.
  *
- *	alltoall RANK RANKS ROUNDS BYTES
+ *	alltoall RANK RANKS ROUNDS BYTES [rc|xrc|ud]
  *
- * prints "at LID RKEY ADDRESS UD_QPN QPN QPN ...", an RC QP for each rank, and reads such a line
+ * prints "at LID RKEY ADDRESS UD_QPN SRQ QPN QPN ...", an RC QP for each rank, and reads such a line
  * of each rank; prints "connected", and reads one line more when all have. Then in each round, to
  * each rank and itself: an RC WRITE, an RC SEND behind it, a datagram. What a SEND tells of is
  * there, whole. The next round begins when this one's messages have come from all: of two areas
  * to write to, one is always free. At the end "good"; "failed: WHY" when something is wrong, or
- * nothing comes for a minute.
+ * nothing comes for two minutes.
+ *
+ * xrc: instead of an RC QP one that sends and one that receives for each rank, whose numbers follow
+ * those of the others; the SRQ is one of an XRC domain. ud: BURST datagrams of 4 KiB to each rank and
+ * nothing else, of which all come, in their order, as in a lossless subnet whose receivers have
+ * receives: the QP of a rank has as many as two rounds bring.
  */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define RANKS_MAX 256
 #define SEND_BYTES 64u
-#define DATAGRAM 1024u
+#define DATAGRAM_MAX 4096u
+#define BURST 4u
 #define GRH 40u
 #define QKEY 0x22222222
-#define PATIENCE_MS 60000
+#define PATIENCE_MS 120000
 
 enum kind { WROTE, SENT, DATAGRAM_SENT, MESSAGE, DATAGRAM_CAME };
 
 struct peer {
-	unsigned lid, rkey, ud_qpn, qpn;
+	unsigned lid, rkey, ud_qpn, srq, qpn, back;	/* back: XRC, of its QP that sends to us */
 	uint64_t address;
 	struct ibv_ah *ah;
 };
@@ -38,11 +46,14 @@ static struct ibv_comp_channel *channel;
 static struct ibv_pd *pd;
 static struct ibv_cq *cq;
 static struct ibv_srq *srq;
-static struct ibv_qp *rc[RANKS_MAX], *ud;
+/* rc: to each rank; xrc: in[] receives of each, else the same. */
+static struct ibv_qp *rc[RANKS_MAX], *in[RANKS_MAX], *ud;
+static struct ibv_xrcd *xrcd;
 static struct ibv_mr *mr;
 static struct peer peers[RANKS_MAX];
-static unsigned rank, ranks, rounds;
-static size_t bytes;
+static unsigned rank, ranks, rounds, burst = 1;
+static size_t bytes, datagram_bytes = 1024;
+static bool xrc, ud_only;
 /* In one region, in this order: what others write, of two rounds; what is written, sent; what comes. */
 static uint8_t *written, *block, *message, *datagram, *messages, *datagrams;
 /* Of two rounds: has this kind come from a rank? */
@@ -99,7 +110,7 @@ static uint64_t id_of(enum kind kind, unsigned index)
 
 static void receive(enum kind kind, unsigned index)
 {
-	size_t size = kind == MESSAGE ? SEND_BYTES : GRH + DATAGRAM;
+	size_t size = kind == MESSAGE ? SEND_BYTES : GRH + datagram_bytes;
 	uint8_t *data = kind == MESSAGE ? messages : datagrams;
 	struct ibv_sge sge = { (uintptr_t)(data + index * size), (uint32_t)size, mr->lkey };
 	struct ibv_recv_wr *bad, wr = { .wr_id = id_of(kind, index), .sg_list = &sge, .num_sge = 1 };
@@ -107,58 +118,100 @@ static void receive(enum kind kind, unsigned index)
 	need(!(kind == MESSAGE ? ibv_post_srq_recv(srq, &wr, &bad) : ibv_post_recv(ud, &wr, &bad)), "a receive");
 }
 
-static void set_up(void)
+static struct ibv_qp *make_qp(struct ibv_qp_init_attr_ex *init)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_srq_init_attr srq_init = { .attr = { .max_wr = 2 * ranks, .max_sge = 1 } };
-	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC, .cap = { .max_send_wr = 4, .max_send_sge = 1 } };
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1,
 				    .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
-	size_t all = (2 * bytes + bytes + SEND_BYTES + DATAGRAM + 2 * (SEND_BYTES + GRH + DATAGRAM)) * ranks;
+	struct ibv_qp *qp = ibv_create_qp_ex(context, init);
 
-	context = list && *list ? ibv_open_device(*list) : NULL;
-	need(!!context, "ibv_open_device");
-	pd = ibv_alloc_pd(context);
-	channel = ibv_create_comp_channel(context);
-	cq = ibv_create_cq(context, 8 * (int)ranks, NULL, channel, 0);
-	srq = pd ? ibv_create_srq(pd, &srq_init) : NULL;
-	written = aligned_alloc(4096, (all + 4095) & ~(size_t)4095);
-	need(channel && cq && srq && written, "a CQ, an SRQ, memory");
-	memset(written, 0, all);
-	block = written + 2 * bytes * ranks;
-	message = block + bytes * ranks;
-	datagram = message + SEND_BYTES * ranks;
-	messages = datagram + DATAGRAM * ranks;
-	datagrams = messages + 2 * SEND_BYTES * ranks;
-	mr = ibv_reg_mr(pd, written, all, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	need(!!mr, "ibv_reg_mr");
-	init.send_cq = init.recv_cq = cq;
-	init.srq = srq;
-	for (unsigned i = 0; i < ranks; i++) {
-		rc[i] = ibv_create_qp(pd, &init);
-		need(rc[i] && !ibv_modify_qp(rc[i], &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-					     IBV_QP_ACCESS_FLAGS), "a QP in INIT");
+	need(qp && !ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+	     "a QP in INIT");
+	return qp;
+}
+
+static void make_qps(void)
+{
+	struct ibv_qp_init_attr_ex init = {
+		.comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd, .qp_type = xrc ? IBV_QPT_XRC_SEND : IBV_QPT_RC,
+		.send_cq = cq, .recv_cq = xrc ? NULL : cq, .srq = xrc ? NULL : srq,
+		.cap = { .max_send_wr = 4, .max_send_sge = 1 } };
+	struct ibv_qp_init_attr_ex receives = { .comp_mask = IBV_QP_INIT_ATTR_XRCD, .qp_type = IBV_QPT_XRC_RECV,
+						.xrcd = xrcd };
+
+	for (unsigned i = 0; i < ranks && !ud_only; i++) {
+		rc[i] = make_qp(&init);
+		in[i] = xrc ? make_qp(&receives) : rc[i];
 	}
-	init = (struct ibv_qp_init_attr){ .qp_type = IBV_QPT_UD, .send_cq = cq, .recv_cq = cq,
-					  .cap = { ranks, 2 * ranks, 1, 1, 0 } };
+}
+
+static void make_srq(void)
+{
+	struct ibv_srq_init_attr_ex init = {
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD, .srq_type = IBV_SRQT_BASIC, .pd = pd,
+		.attr = { .max_wr = 2 * ranks, .max_sge = 1 } };
+	struct ibv_xrcd_init_attr domain = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+					     .fd = -1, .oflags = O_CREAT };
+
+	if (xrc) {
+		xrcd = ibv_open_xrcd(context, &domain);
+		init.comp_mask |= IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+		init.srq_type = IBV_SRQT_XRC;
+		init.xrcd = xrcd;
+		init.cq = cq;
+	}
+	srq = ibv_create_srq_ex(context, &init);
+	need(!!srq, "an SRQ");
+}
+
+static void make_ud(void)
+{
+	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_UD, .send_cq = cq, .recv_cq = cq,
+					 .cap = { burst * ranks, 2 * burst * ranks, 1, 1, 0 } };
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY };
+
 	ud = ibv_create_qp(pd, &init);
-	attr.qkey = QKEY;
 	need(ud && !ibv_modify_qp(ud, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
 	     "a UD QP in INIT");
 	attr.qp_state = IBV_QPS_RTR;
 	need(!ibv_modify_qp(ud, &attr, IBV_QP_STATE), "a UD QP in RTR");
 	attr.qp_state = IBV_QPS_RTS;
 	need(!ibv_modify_qp(ud, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), "a UD QP in RTS");
-	for (unsigned i = 0; i < 2 * ranks; i++) {
+}
+
+static void set_up(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	size_t all = ((ud_only ? 0 : 3 * bytes) + 3 * SEND_BYTES + burst * (datagram_bytes +
+		      2 * (GRH + datagram_bytes))) * ranks;
+
+	context = list && *list ? ibv_open_device(*list) : NULL;
+	need(!!context, "ibv_open_device");
+	pd = ibv_alloc_pd(context);
+	channel = ibv_create_comp_channel(context);
+	cq = ibv_create_cq(context, 4 * (int)((1 + burst) * ranks), NULL, channel, 0);
+	written = aligned_alloc(4096, (all + 4095) & ~(size_t)4095);
+	need(pd && channel && cq && written, "a PD, a CQ, memory");
+	make_srq();
+	memset(written, 0, all);
+	block = written + (ud_only ? 0 : 2 * bytes * ranks);
+	message = block + (ud_only ? 0 : bytes * ranks);
+	datagram = message + SEND_BYTES * ranks;
+	messages = datagram + burst * datagram_bytes * ranks;
+	datagrams = messages + 2 * SEND_BYTES * ranks;
+	mr = ibv_reg_mr(pd, written, all, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	need(!!mr, "ibv_reg_mr");
+	make_qps();
+	make_ud();
+	for (unsigned i = 0; i < 2 * ranks; i++)
 		receive(MESSAGE, i);
+	for (unsigned i = 0; i < 2 * burst * ranks; i++)
 		receive(DATAGRAM_CAME, i);
-	}
 }
 
 /* The line of a rank; ours has QPs for all, theirs one for us. */
 static void read_peer(struct peer *peer)
 {
-	static char line[32 + 12 * RANKS_MAX];
+	static char line[64 + 24 * RANKS_MAX];
 	char *at = line;
 
 	need(!!fgets(line, sizeof(line), stdin), "the line of a rank");
@@ -166,59 +219,97 @@ static void read_peer(struct peer *peer)
 	peer->rkey = (unsigned)strtoul(at, &at, 10);
 	peer->address = strtoull(at, &at, 10);
 	peer->ud_qpn = (unsigned)strtoul(at, &at, 10);
-	for (unsigned i = 0; i <= rank; i++)
-		peer->qpn = (unsigned)strtoul(at, &at, 10);
-	need(peer->qpn, "the line of a rank");
+	peer->srq = (unsigned)strtoul(at, &at, 10);
+	for (unsigned i = 0; i < ranks && !ud_only; i++) {
+		unsigned qpn = (unsigned)strtoul(at, &at, 10);
+
+		peer->qpn = i == rank ? qpn : peer->qpn;
+	}
+	peer->back = peer->qpn;
+	for (unsigned i = 0; i < ranks && xrc; i++) {
+		unsigned qpn = (unsigned)strtoul(at, &at, 10);
+
+		peer->back = i == rank ? qpn : peer->back;
+	}
+	need(ud_only || (peer->qpn && peer->back), "the line of a rank");
 }
 
-static void connect_to(struct peer *peer, struct ibv_qp *qp)
+static void to_rts(struct ibv_qp *qp, const struct ibv_ah_attr *ah, uint32_t dest)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_4096, .dest_qp_num = peer->qpn,
-				    .min_rnr_timer = 12,
-				    .ah_attr = { .dlid = (uint16_t)peer->lid, .port_num = 1 } };
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_4096, .dest_qp_num = dest,
+				    .min_rnr_timer = 12, .ah_attr = *ah };
+	bool sends = qp->qp_type != IBV_QPT_XRC_RECV, receives = qp->qp_type != IBV_QPT_XRC_SEND;
 
 	need(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-			    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), "RTR");
-	peer->ah = ibv_create_ah(pd, &attr.ah_attr);
+			    IBV_QP_RQ_PSN |
+			    (receives ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)), "RTR");
+	/* 17 s: nothing is lost here, and a peer among so many may wait for a processor that long. */
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = 22, .retry_cnt = 7, .rnr_retry = 7 };
+	need(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+			    (sends ? IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0)), "RTS");
+}
+
+static void connect_to(struct peer *peer, unsigned to)
+{
+	struct ibv_ah_attr attr = { .dlid = (uint16_t)peer->lid, .port_num = 1 };
+
+	peer->ah = ibv_create_ah(pd, &attr);
 	need(!!peer->ah, "ibv_create_ah");
-	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = 18, .retry_cnt = 7, .rnr_retry = 7 };
-	need(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-			    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC), "RTS");
+	if (ud_only)
+		return;
+	to_rts(rc[to], &attr, peer->qpn);
+	if (xrc)
+		to_rts(in[to], &attr, peer->back);
+}
+
+static void send_datagrams(unsigned to, unsigned round)
+{
+	struct peer *peer = &peers[to];
+
+	for (unsigned i = 0; i < burst; i++) {
+		uint8_t *data = datagram + (to * burst + i) * datagram_bytes;
+		struct ibv_sge sge = { (uintptr_t)data, (uint32_t)datagram_bytes, mr->lkey };
+		struct ibv_send_wr *bad, wr = {
+			.wr_id = id_of(DATAGRAM_SENT, to), .sg_list = &sge, .num_sge = 1,
+			.opcode = IBV_WR_SEND_WITH_IMM, .send_flags = IBV_SEND_SIGNALED,
+			.imm_data = htobe32(round << 8 | rank),
+			.wr.ud = { .ah = peer->ah, .remote_qpn = peer->ud_qpn, .remote_qkey = QKEY } };
+
+		fill(data, datagram_bytes, rank, to, round * BURST + i, DATAGRAM_SENT);
+		need(!ibv_post_send(ud, &wr, &bad), "ibv_post_send");
+	}
 }
 
 static void send_to(unsigned to, unsigned round)
 {
 	struct peer *peer = &peers[to];
-	struct ibv_sge sge[3] = {
+	struct ibv_sge sge[2] = {
 		{ (uintptr_t)(block + to * bytes), (uint32_t)bytes_of(round), mr->lkey },
 		{ (uintptr_t)(message + to * SEND_BYTES), SEND_BYTES, mr->lkey },
-		{ (uintptr_t)(datagram + to * DATAGRAM), DATAGRAM, mr->lkey },
 	};
-	struct ibv_send_wr *bad, wr[3] = {
+	struct ibv_send_wr *bad, wr[2] = {
 		{ .wr_id = id_of(WROTE, to), .next = &wr[1], .sg_list = &sge[0], .num_sge = 1,
 		  .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED },
 		{ .wr_id = id_of(SENT, to), .sg_list = &sge[1], .num_sge = 1, .opcode = IBV_WR_SEND_WITH_IMM,
 		  .send_flags = IBV_SEND_SIGNALED, .imm_data = htobe32(round << 8 | rank) },
-		{ .wr_id = id_of(DATAGRAM_SENT, to), .sg_list = &sge[2], .num_sge = 1,
-		  .opcode = IBV_WR_SEND_WITH_IMM, .send_flags = IBV_SEND_SIGNALED,
-		  .imm_data = htobe32(round << 8 | rank) },
 	};
 
+	send_datagrams(to, round);
+	if (ud_only)
+		return;
 	fill(block + to * bytes, bytes_of(round), rank, to, round, WROTE);
 	fill(message + to * SEND_BYTES, SEND_BYTES, rank, to, round, SENT);
-	fill(datagram + to * DATAGRAM, DATAGRAM, rank, to, round, DATAGRAM_SENT);
 	wr[0].wr.rdma.remote_addr = peer->address + ((round & 1) * ranks + rank) * bytes;
 	wr[0].wr.rdma.rkey = peer->rkey;
-	wr[2].wr.ud.ah = peer->ah;
-	wr[2].wr.ud.remote_qpn = peer->ud_qpn;
-	wr[2].wr.ud.remote_qkey = QKEY;
-	need(!ibv_post_send(rc[to], &wr[0], &bad) && !ibv_post_send(ud, &wr[2], &bad), "ibv_post_send");
+	for (unsigned i = 0; i < 2 && xrc; i++)
+		wr[i].qp_type.xrc.remote_srqn = peer->srq;
+	need(!ibv_post_send(rc[to], &wr[0], &bad), "ibv_post_send");
 }
 
 static void take(const struct ibv_wc *wc, unsigned round)
 {
 	enum kind kind = (enum kind)(wc->wr_id >> 32);
-	unsigned index = (unsigned)wc->wr_id, from, which;
+	unsigned index = (unsigned)wc->wr_id, from, which, turn;
 	char what[100];
 
 	if (wc->status) {
@@ -233,19 +324,27 @@ static void take(const struct ibv_wc *wc, unsigned round)
 	from = be32toh(wc->imm_data) & 0xff;
 	which = be32toh(wc->imm_data) >> 8;
 	need(from < ranks && (which == round || which == round + 1), "a message of another round");
-	need(!came[which & 1][kind == MESSAGE][from]++, "a message twice");
+	turn = came[which & 1][kind == MESSAGE][from]++;
+	need(turn < (kind == MESSAGE ? 1 : burst), "a message twice");
 	missing[which & 1]--;
 	if (kind == MESSAGE) {
-		need(wc->qp_num == rc[from]->qp_num && wc->byte_len == SEND_BYTES,
+		need(wc->qp_num == in[from]->qp_num && wc->byte_len == SEND_BYTES,
 		     "a message of another QP, or size");
 		look(messages + index * SEND_BYTES, SEND_BYTES, from, which, SENT, "SEND");
 		look(written + ((which & 1) * ranks + from) * bytes, bytes_of(which), from, which, WROTE, "WRITE");
 	} else {
 		need(wc->slid == peers[from].lid && wc->src_qp == peers[from].ud_qpn &&
-		     wc->byte_len == GRH + DATAGRAM, "a datagram from elsewhere");
-		look(datagrams + index * (GRH + DATAGRAM) + GRH, DATAGRAM, from, which, DATAGRAM_SENT, "datagram");
+		     wc->byte_len == GRH + datagram_bytes, "a datagram from elsewhere");
+		look(datagrams + index * (GRH + datagram_bytes) + GRH, datagram_bytes, from, which * BURST + turn,
+		     DATAGRAM_SENT, "datagram");
 	}
 	receive(kind, index);
+}
+
+/* Requests of ours. */
+static unsigned in_a_round(void)
+{
+	return ranks * (ud_only ? burst : 3);
 }
 
 /* Sleeps until something has come. */
@@ -261,10 +360,10 @@ static void wait_for_event(unsigned round)
 		return;
 	}
 	printf("failed: rank %u: round %u: nothing comes; of %u requests %u have completed; missing:", rank, round,
-	       3 * ranks, completed);
+	       in_a_round(), completed);
 	for (unsigned i = 0; i < ranks; i++)
 		for (unsigned kind = 0; kind < 2; kind++)
-			if (!came[round & 1][kind][i])
+			if (came[round & 1][kind][i] < (kind ? !ud_only : burst))
 				printf(" %s from %u", kind ? "SEND" : "datagram", i);
 	printf("\n");
 	exit(1);
@@ -278,7 +377,7 @@ static void run_round(unsigned round)
 	completed = 0;
 	for (unsigned i = 0; i < ranks; i++)
 		send_to((rank + i) % ranks, round);
-	while (completed < 3 * ranks || missing[round & 1]) {
+	while (completed < in_a_round() || missing[round & 1]) {
 		got = ibv_poll_cq(cq, 32, wc);
 		need(got >= 0, "ibv_poll_cq");
 		for (int i = 0; i < got; i++)
@@ -293,15 +392,22 @@ static void run_round(unsigned round)
 			wait_for_event(round);
 	}
 	memset(came[round & 1], 0, sizeof(came[0]));
-	missing[round & 1] = 2 * ranks;
+	missing[round & 1] = ranks * (ud_only ? burst : 2);
 }
 
 int main(int argc, char **argv)
 {
 	struct ibv_port_attr port;
+	uint32_t srq_number = 0;
 	char line[16];
 
-	need(argc == 5, "usage: alltoall RANK RANKS ROUNDS BYTES");
+	need(argc == 5 || argc == 6, "usage: alltoall RANK RANKS ROUNDS BYTES [rc|xrc|ud]");
+	xrc = argc > 5 && !strcmp(argv[5], "xrc");
+	ud_only = argc > 5 && !strcmp(argv[5], "ud");
+	if (ud_only) {
+		burst = BURST;
+		datagram_bytes = DATAGRAM_MAX;
+	}
 	rank = (unsigned)atoi(argv[1]);
 	ranks = (unsigned)atoi(argv[2]);
 	rounds = (unsigned)atoi(argv[3]);
@@ -310,16 +416,20 @@ int main(int argc, char **argv)
 	     "usage: up to 256 ranks, 64 KiB");
 	set_up();
 	need(!ibv_query_port(context, 1, &port), "ibv_query_port");
-	printf("at %u %u %" PRIu64 " %u", port.lid, mr->rkey, (uint64_t)(uintptr_t)written, ud->qp_num);
-	for (unsigned i = 0; i < ranks; i++)
+	need(!xrc || !ibv_get_srq_num(srq, &srq_number), "ibv_get_srq_num");
+	printf("at %u %u %" PRIu64 " %u %u", port.lid, mr->rkey, (uint64_t)(uintptr_t)written, ud->qp_num,
+	       srq_number);
+	for (unsigned i = 0; i < ranks && !ud_only; i++)
+		printf(" %u", in[i]->qp_num);
+	for (unsigned i = 0; i < ranks && xrc; i++)
 		printf(" %u", rc[i]->qp_num);
 	printf("\n");
 	fflush(stdout);
 	for (unsigned i = 0; i < ranks; i++)
 		read_peer(&peers[i]);
 	for (unsigned i = 0; i < ranks; i++)
-		connect_to(&peers[i], rc[i]);
-	missing[0] = missing[1] = 2 * ranks;
+		connect_to(&peers[i], i);
+	missing[0] = missing[1] = ranks * (ud_only ? burst : 2);
 	printf("connected\n");
 	fflush(stdout);
 	need(!!fgets(line, sizeof(line), stdin), "a line to begin");

@@ -4,14 +4,20 @@
  * that a program sends goes its way in fabric_send_packet(), and comes out at data_arrive(): by
  * the slot in its QPN, or by its group, it belongs to a program of that host, whose queue it joins.
  *
- *	a queue beyond QUEUE_HIGH	who sends to it is not read until it is below QUEUE_LOW:
- *					that one's socket gets full, and nothing is lost
- *					Meanwhile PortXmitWait rises at its port and at the one
- *					before the receiver
- *	and nothing is read of it	its program does not read: what it has no room for is
- *	for STALL_US, or too little	discarded until it does, and who waited goes on
- *	for HELD_US
+ *	a queue beyond QUEUE_HIGH	its port gives no credits: who sends to it is not read until
+ *					it is below QUEUE_LOW. That one's socket gets full, and
+ *					nothing is lost. Meanwhile PortXmitWait rises at its
+ *					port and at the one before the receiver
+ *	and nothing is read of it for	its VL is stalled: what it has no room for is discarded
+ *	HOQLife * VLStallCount, or too	until it does, and who waited goes on
+ *	little for HELD_US
  *	beyond QUEUE_HARD, QUEUES_ALL	discarded in any case
+ *
+ * Both times are the program's own (data_look()): an adapter needs no processor of the host, so one
+ * that waits for a processor is not late, and nothing is lost of it. One that is stopped, sleeps, or
+ * computes and does not read, is. HOQLife and VLStallCount are those that the subnet manager gave the
+ * switch's port before it (IBTA 18.2.5.4): a switch discards a packet each HOQLife, and after so many
+ * all of them. It tries again after 8 HOQLife, since it sees no sooner whether credits came; we do.
  *
  * Packets to one program are written together, when those of the sender's batch are all on their
  * way. Events of ports are told at the end of the turn: a port's in one message.
@@ -28,6 +34,7 @@
 #include "fabric/data.h"
 #include "host/slot.h"
 #include "image/image.h"
+#include "platform/process_state.h"
 #include "platform/socket_owner.h"
 #include "wire/ib_packet.h"
 #include "wire/smp.h"
@@ -37,8 +44,12 @@
 #define QUEUE_LOW	(QUEUE_HIGH / 2)
 #define QUEUE_HARD	(32u << 20)
 #define QUEUES_ALL	(256u << 20)
-#define STALL_US	500000u
+#define STALL_US	500000u		/* at least: no finer clock judges a program */
 #define HELD_US		5000000u
+#define LOOK_US		50000u		/* between looks at programs with full queues */
+#define HUNGRY_US	60000000u	/* without a processor for so long, it is stalled as well */
+#define CPU_UNKNOWN	UINT64_MAX
+#define HOQ_LIFE_ENDLESS 20u		/* 18.2.5.4: no packet is discarded for its time */
 #define UD_SERVICE	3u		/* the upper three bits of an opcode */
 #define DETH_SOURCE_QP	5u		/* byte of the DETH */
 #define GRH_DGID	24u
@@ -432,7 +443,9 @@ static void data_pause(struct attached *sender, struct attached *receiver, const
 	}
 	if (list_empty(&receiver->waiters)) {
 		list_add_tail(&room->plane->full, &receiver->full);
-		receiver->since_us = receiver->read_us = room->now_us;
+		receiver->looked_us = receiver->read_us = room->now_us;
+		receiver->idle_us = receiver->held_us = 0;
+		receiver->cpu_us = CPU_UNKNOWN;
 	}
 	data_waits(sender, true);
 	sender->waits_for = receiver;
@@ -445,8 +458,10 @@ void data_drained(struct visitor *visitor, bool some)
 {
 	struct attached *attached = visitor->attached;
 
-	if (some)
+	if (some) {
 		attached->read_us = visitor->room->now_us;
+		attached->idle_us = 0;
+	}
 	if (visitor->queued > QUEUE_LOW)
 		return;
 	attached->stalled = false;
@@ -466,11 +481,50 @@ static void data_stall(struct attached *attached)
 		 visitor->program, (int)visitor->pid);
 }
 
-static uint64_t data_stalls_us(const struct attached *attached)
+/* The switch before the port of a program; one cable between two HCAs, and its own HCA, have none. */
+static uint64_t data_hoq_us(const struct attached *attached)
 {
-	uint64_t none_us = attached->read_us + STALL_US, little_us = attached->since_us + HELD_US;
+	const struct fabric *fabric = attached->visitor->room->fabric;
+	const struct data_port *port = attached->host->port;
+	struct fabric_port_info info;
+	struct fabric_node_info node;
+	uint64_t limit_us;
 
-	return none_us < little_us ? none_us : little_us;
+	if (!fabric_port_info(fabric, port->node, port->last.number, &info) ||
+	    !fabric_node_info(fabric, info.peer_node, &node) || node.type != FABRIC_SWITCH ||
+	    !fabric_port_info(fabric, info.peer_node, info.peer_port, &info))
+		return STALL_US;
+	if (info.hoq_life >= HOQ_LIFE_ENDLESS)
+		return FABRIC_NEVER;
+	limit_us = (4096ull << info.hoq_life) / 1000 * (info.vl_stall_count ? info.vl_stall_count : 1);
+	return limit_us < STALL_US ? STALL_US : limit_us;
+}
+
+/* A look at a program with a full queue: has it had the time to read? */
+static void data_look(struct attached *attached)
+{
+	struct visitor *visitor = attached->visitor;
+	uint64_t now_us = visitor->room->now_us, own_us = now_us - attached->looked_us, cpu_us;
+	uint64_t hoq_us = data_hoq_us(attached);
+
+	if (own_us < LOOK_US)
+		return;
+	/* While we had no processor it may have read all that its socket held. */
+	visitor_flush(visitor);
+	if (list_empty(&attached->waiters))
+		return;
+	if (process_is_busy(visitor->pid, &cpu_us)) {
+		uint64_t used_us = attached->cpu_us == CPU_UNKNOWN ? 0 : cpu_us - attached->cpu_us;
+
+		own_us = used_us < own_us ? used_us : own_us;
+	}
+	attached->cpu_us = cpu_us;
+	attached->looked_us = now_us;
+	attached->idle_us += own_us;
+	attached->held_us += own_us;
+	if (hoq_us != FABRIC_NEVER && (attached->idle_us >= hoq_us || attached->held_us >= HELD_US ||
+				       now_us - attached->read_us >= HUNGRY_US))
+		data_stall(attached);
 }
 
 uint64_t data_deadline_us(const struct room *room)
@@ -481,7 +535,7 @@ uint64_t data_deadline_us(const struct room *room)
 	if (!room->plane)
 		return next_us;
 	list_for_each(at, &room->plane->full) {
-		uint64_t due_us = data_stalls_us(list_entry(at, struct attached, full));
+		uint64_t due_us = list_entry(at, struct attached, full)->looked_us + LOOK_US;
 
 		next_us = due_us < next_us ? due_us : next_us;
 	}
@@ -750,12 +804,8 @@ void data_timer(struct room *room)
 	if (!plane)
 		return;
 	plane_update(room, plane->image);
-	list_for_each_safe(at, next, &plane->full) {
-		struct attached *attached = list_entry(at, struct attached, full);
-
-		if (data_stalls_us(attached) <= room->now_us)
-			data_stall(attached);
-	}
+	list_for_each_safe(at, next, &plane->full)
+		data_look(list_entry(at, struct attached, full));
 	if (!plane->changed)
 		return;
 	plane->changed = false;

@@ -45,8 +45,9 @@ struct attached {
 	struct attached *waits_for;
 	uint32_t wait_node[2], wait_port[2];	/* its own port, and the one before the receiver */
 	struct list full;		/* of the plane, if it has waiters */
-	uint64_t since_us;		/* it has had waiters */
 	uint64_t read_us;		/* some of it was read, or it has had waiters since */
+	uint64_t looked_us, cpu_us;	/* the last look; the processor time that it had used then */
+	uint64_t idle_us, held_us;	/* own time in which it read nothing; too little */
 	bool stalled;
 	uint64_t sent, received, refused, discarded;
 	struct plane_tally *tally;	/* of packets that it hands over by itself; or NULL */

@@ -3,8 +3,8 @@
  * Packets of a QP at a rate: IBV_QP_RATE_LIMIT of RAW_PACKET, and on InfiniBand static_rate of paths and
  * address handles: an adapter leaves a delay between packets where a path is slower than its port (IBTA
  * 9.11). A timer of software comes late: what it is late by leaves at once. The send queue is in order:
- * what follows a datagram to a slow path waits with it. Responses to READs are not held, but what they take
- * counts.
+ * what follows a datagram to a slow path waits with it. Responses to READs are held as requests are, and
+ * with them what is answered behind them.
  */
 #ifndef VERBATIM_TRANSPORT_PACE_H
 #define VERBATIM_TRANSPORT_PACE_H

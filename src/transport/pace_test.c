@@ -140,6 +140,31 @@ static void a_new_path_has_its_own_rate(void **state)
 	station_free(s);
 }
 
+/* Also of a QP that does not send yet; and a request of the other way goes when they let it. */
+static void responses_to_reads_keep_to_the_rate_of_their_path(void **state) UNCHECKED_LOCKS
+{
+	static const enum ibv_qp_state states[] = { IBV_QPS_RTR, IBV_QPS_RTS };
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct station *s = station_rts(IBV_QPT_RC);
+		unsigned sent;
+
+		s->qp.requester.pace = (struct pace){ .kbps = 2500000, .burst_bytes = 1 };
+		s->qp.state = states[i];
+		receive_read(s, PEER_PSN, 0, PACKETS * MTU);
+		check_spacing(send_all(s, PACKETS, MILLISECOND, &sent), PACKETS,
+			      MTU + 12 + 14 + ROUTE_GRH_BYTES);
+		assert_int_equal(sent, PACKETS);
+		s->qp.state = IBV_QPS_RTS;
+		assert_true(deadline_of(s) == TIME_NEVER);
+		post(s, IBV_WR_SEND, 1, MTU);
+		assert_int_equal(transmit(s), 0);
+		check_spacing(send_all(s, 1, MILLISECOND, &sent), 2, MTU + 12 + 14 + ROUTE_GRH_BYTES);
+		assert_int_equal(sent, 1);
+		station_free(s);
+	}
+}
+
 static void other_links_have_none(void **state)
 {
 	struct station *s = station_rts(IBV_QPT_RC);
@@ -157,6 +182,7 @@ int main(void)
 		cmocka_unit_test(a_pause_saves_up_what_a_timer_is_late_by),
 		cmocka_unit_test(datagrams_keep_to_the_rate_of_their_handle),
 		cmocka_unit_test(a_new_path_has_its_own_rate),
+		cmocka_unit_test(responses_to_reads_keep_to_the_rate_of_their_path),
 		cmocka_unit_test(other_links_have_none),
 	};
 

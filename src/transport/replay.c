@@ -11,6 +11,7 @@
 #include <assert.h>
 
 #include "transport/execute.h"
+#include "transport/pace.h"
 #include "wire/aeth.h"
 
 /* Further back a PSN is no duplicate's: it may name another packet by now. */
@@ -249,6 +250,9 @@ bool replay_transmit(struct transmit *transmit)
 		resource = next_active(&qp->responder);
 		while (good && resource->active) {
 			if (!transmit_has_room(transmit))
+				return false;
+			if (resource->kind == RESOURCE_READ &&
+			    !pace_allows(&qp->requester.pace, transmit->call->now_ns))
 				return false;
 			good = resource->kind == RESOURCE_READ	 ? send_read(transmit, resource) :
 			       resource->kind == RESOURCE_ATOMIC ? send_atomic(transmit, resource) :

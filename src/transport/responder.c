@@ -263,23 +263,33 @@ static bool holds_ack(const struct responder *responder)
 	return responder->answer == ANSWER_ACK && responder->hold.until_ns;
 }
 
+/* Until when what it owes waits: an ACK for company, responses for the pace of their path. 0: for nothing. */
+static uint64_t held_until_ns(const struct qp *qp) REQUIRES(qp->lock)
+{
+	if (qp->responder.active_count)
+		return qp->requester.pace.held_until_ns;
+	return holds_ack(&qp->responder) ? qp->responder.hold.until_ns : 0;
+}
+
 bool responder_ready(const struct qp *qp)
 {
-	return early_ready(qp) || congestion_ready(qp) ||
-	       (responder_owes(qp) && (qp->responder.active_count || !holds_ack(&qp->responder)));
+	return early_ready(qp) || congestion_ready(qp) || (responder_owes(qp) && !held_until_ns(qp));
 }
 
 uint64_t responder_deadline(const struct qp *qp)
 {
-	uint64_t early_ns = early_deadline(qp), hold_ns = TIME_NEVER;
+	uint64_t early_ns = early_deadline(qp), hold_ns = held_until_ns(qp);
 
-	if (holds_ack(&qp->responder))
-		hold_ns = qp->responder.hold.until_ns;
-	return hold_ns < early_ns ? hold_ns : early_ns;
+	return hold_ns && hold_ns < early_ns ? hold_ns : early_ns;
 }
 
 void responder_timeout(struct qp_call *call)
 {
+	struct qp *qp = call->qp;
+
+	lock_alias(&qp->lock);
+	if (qp->responder.active_count)
+		pace_expire(&qp->requester.pace, call->now_ns);
 	if (holds_ack(&call->qp->responder) && call->qp->responder.hold.until_ns <= call->now_ns)
 		ack_hold_miss(&call->qp->responder.hold);
 	early_timeout(call);

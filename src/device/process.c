@@ -177,6 +177,7 @@ static void subnet_ports_turn(struct source *source, bool ready, uint64_t now_ns
 	struct hca *hca = source->owner;
 	enum subnet_watch watch;
 	struct subnet_gone gone;
+	bool caught_up = false;
 	unsigned again;
 
 	if (!hca->subnet)
@@ -194,10 +195,15 @@ static void subnet_ports_turn(struct source *source, bool ready, uint64_t now_ns
 		if (again & 1)
 			qp1_interface_changed(&hca->qp1, &change, now_ns);
 	}
-	while (subnet_take_gone(hca->subnet, &gone))
+	while (subnet_take_gone(hca->subnet, &gone)) {
+		/* What it had sent, through memory too, comes before its end. */
+		if (!caught_up)
+			engine_catch_up(&hca->engine, true);
+		caught_up = true;
 		for (unsigned i = 0; i < sizeof(gone.lid) / sizeof(gone.lid[0]) && gone.lid[i]; i++)
 			qp1_remote_gone(&hca->qp1, &(struct mad_remote){ .slot = gone.slot, .lid = gone.lid[i],
 									.lmc = gone.lmc[i] & 7 }, now_ns);
+	}
 	if (watch == SUBNET_WATCH)
 		source_watch(&hca->engine.source.all, &hca->subnet_data, subnet_fd(hca->subnet));
 	else if (watch == SUBNET_UNWATCH)

@@ -266,7 +266,7 @@ bool engine_progress(struct engine *engine, const struct cq *polled, unsigned *p
 /*
  * Before a QP or a region ends: messages that lie in rings are taken, and the thread that is taking one has
  * finished it. While this process was stopped they may have been completed to their sender (local/move/commit.c).
- * @packets: those in sockets too.
+ * @packets: those in sockets too. And before it is told that a peer has ended: what that had sent comes first.
  */
 void engine_catch_up(struct engine *engine, bool packets);
 /* The calling thread, an application's, has just made progress, or waited in the worker's place. */

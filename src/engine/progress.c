@@ -141,6 +141,8 @@ void engine_catch_up(struct engine *engine, bool packets)
 		/* Not tried: who holds it may be in the middle of the last message. */
 		lock_acquire(&engine->progress);
 		due = packets || local_pending(&engine->local);
+		if (packets)	/* beside shared memory they may have been looked at a moment ago */
+			engine->rx.udp_looked_ns = engine->rx.fabric_looked_ns = 0;
 		if (due)
 			progress_for(engine, NULL, &received, &hold);
 		progress_unlock(engine);

@@ -87,6 +87,8 @@ static void report_gone_peers(struct qp1 *qp1, uint64_t now_ns)
 
 	do {
 		count = slot_watch_turn(qp1->engine->watch, gone, GONE_MAX);
+		if (count)
+			engine_catch_up(qp1->engine, true);	/* what they had sent comes before their end */
 		for (i = 0; i < count; i++)
 			mad_peer_gone(qp1, gone[i], now_ns);
 	} while (count == GONE_MAX);

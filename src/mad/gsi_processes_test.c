@@ -43,6 +43,7 @@ struct report {
 	_Atomic uint32_t slot;		/* 0: not ready */
 	_Atomic unsigned received, answers, gone, ticks;
 	_Atomic uint32_t gone_slot;
+	_Atomic unsigned gone_behind;	/* answers that had come when a peer was gone */
 	_Atomic uint64_t tick_ns, gone_ns, cpu_ns;
 	uint8_t mad[MAD_BYTES];
 	struct mad_address from;
@@ -58,7 +59,7 @@ struct member {
 
 struct order {
 	enum { DO_CLAIM, DO_SERVE, DO_RELEASE, DO_SEND, DO_WATCH, DO_DEADLINE, DO_FORK, DO_REPORT,
-	       DO_CLOSE } kind;
+	       DO_HOLD, DO_LET_GO, DO_CLOSE } kind;
 	uint64_t number;		/* service, deadline, slot */
 	uint8_t address[16];
 	int family;
@@ -98,6 +99,7 @@ static void peer_gone(void *owner, uint32_t slot, uint64_t now_ns)
 	struct report *report = owner;
 
 	report->gone_slot = slot;
+	report->gone_behind = report->answers;
 	report->gone_ns = clock_now_ns();
 	report->gone++;
 }
@@ -125,6 +127,15 @@ static int send_from_here(struct gsi *gsi, const struct order *order)
 	memcpy(to.local, order->address, 16);
 	memcpy(to.remote, order->address, 16);
 	return gsi_send(gsi, &to, order->mad);
+}
+
+/* Nothing is received meanwhile. */
+static void hold_progress(struct hca *hca, bool holds) UNCHECKED_LOCKS
+{
+	if (holds)
+		lock_acquire(&hca->engine.progress);
+	else
+		lock_release(&hca->engine.progress);
 }
 
 static int obey(struct mad_agent *consumer, struct hca *hca, struct report *report, const struct order *order)
@@ -158,6 +169,10 @@ static int obey(struct mad_agent *consumer, struct hca *hca, struct report *repo
 		return 0;
 	case DO_REPORT:
 		fill_report(report, hca);
+		return 0;
+	case DO_HOLD:
+	case DO_LET_GO:
+		hold_progress(hca, order->kind == DO_HOLD);
 		return 0;
 	case DO_CLOSE:
 		mad_close(consumer);
@@ -574,6 +589,24 @@ static void a_killed_peer_is_told_of_at_once(void **state)
 		assert_in_range(++tries, 0, SOON_TRIES);
 }
 
+/* What it had sent is there, and nobody has looked yet. */
+static void what_a_peer_sent_comes_before_its_end(void **state)
+{
+	start(0, true);
+	start(0, true);
+	assert_int_equal(tell(&member[0], (struct order){ .kind = DO_WATCH,
+							  .number = member[1].report->slot }), 0);
+	send_answer(&member[1], member[0].report->slot, loopback4);
+	assert_true(comes_to(1, true));
+	assert_int_equal(tell(&member[0], (struct order){ .kind = DO_HOLD }), 0);
+	send_answer(&member[1], member[0].report->slot, loopback4);
+	end(&member[1]);
+	settle();
+	assert_int_equal(tell(&member[0], (struct order){ .kind = DO_LET_GO }), 0);
+	assert_true(comes_true(member[0].report->gone == 1));
+	assert_int_equal(member[0].report->gone_behind, 2);
+}
+
 static void a_child_keeps_nothing_of_its_parents(void **state)
 {
 	struct order order = { .kind = DO_WATCH };
@@ -652,6 +685,7 @@ int main(void)
 		TEST(a_stopped_process_does_not_disturb_the_others),
 		TEST(another_user_serves_and_asks),
 		TEST(a_killed_peer_is_told_of_at_once),
+		TEST(what_a_peer_sent_comes_before_its_end),
 		TEST(a_child_keeps_nothing_of_its_parents),
 		TEST(deadlines_are_kept_and_idling_costs_nothing),
 		TEST(a_closed_consumer_hears_no_more),

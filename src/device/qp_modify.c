@@ -70,18 +70,6 @@ static uint16_t source_port(const struct qp *qp, uint32_t dest_qpn)
 	return (uint16_t)(0xc000 | (hash >> 16 & 0x3fff));
 }
 
-/*
- * UC repairs nothing: where its packets went over from UDP to memory in the middle of a stream, those
- * in memory could overtake the others. So a UC QP whose peer cannot be met now stays with UDP.
- */
-static void qp_modify_connect(struct hca *hca, const struct qp *qp, uint32_t slot, struct resolved *resolved)
-{
-	local_connect(&hca->engine.local, slot);
-	resolved->by_udp = !qp_is(qp, QP_RELIABLE) && !engine_has_slot(&hca->engine, slot) &&
-			   local_channel(&hca->engine.local, slot) == LOCAL_NO_CHANNEL;
-	resolved->route.loopback = !resolved->by_udp;
-}
-
 /* A channel that was opened since was told how many QPs stay with UDP, and this is none of them. */
 static void qp_modify_av(struct hca *hca, struct qp *qp, enum ibv_qp_state from, struct resolved *resolved)
 	REQUIRES(qp->lock)
@@ -93,7 +81,7 @@ static void qp_modify_av(struct hca *hca, struct qp *qp, enum ibv_qp_state from,
 		resolved->by_udp = false;
 		resolved->route.loopback = true;
 	}
-	if (uc && from != IBV_QPS_INIT) {	/* as qp_modify_connect() decided then */
+	if (uc && from != IBV_QPS_INIT) {	/* as qp_modify_resolve() decided then */
 		resolved->route.loopback &= qp->route.loopback;
 		resolved->by_udp |= qp->by_udp;
 	}
@@ -110,6 +98,7 @@ static void qp_modify_av(struct hca *hca, struct qp *qp, enum ibv_qp_state from,
 static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct ibv_qp_attr *attr,
 			     int mask, uint32_t peer, uint32_t port, struct resolved *resolved)
 {
+	struct engine *engine = &context->hca->engine;
 	struct path_key key = { .slot = qpn_slot(peer) };
 	bool on_host;
 	int err = 0;
@@ -127,16 +116,23 @@ static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct 
 		return err;
 	on_host = resolved->route.loopback;
 	if (on_host) {
-		err = engine_peer_has_port(&context->hca->engine, key.slot, "ibv_modify_qp", &resolved->by_port);
+		err = engine_peer_has_port(engine, key.slot, "ibv_modify_qp", &resolved->by_port);
 		if (err)
 			return err;
-		qp_modify_connect(context->hca, qp, key.slot, resolved);
+		local_connect(&engine->local, key.slot);
+		/*
+		 * UC repairs nothing: where its packets went over from UDP to memory in the middle of a
+		 * stream, those in memory could overtake the others. So a UC QP whose peer cannot be met
+		 * now stays with UDP.
+		 */
+		resolved->by_udp = !qp_is(qp, QP_RELIABLE) && !engine_has_slot(engine, key.slot) &&
+				   local_channel(&engine->local, key.slot) == LOCAL_NO_CHANNEL;
+		resolved->route.loopback = !resolved->by_udp;
 	} else if (resolved->route.link == ROUTE_IB && subnet_meets(context->hca->subnet, key.slot)) {
-		local_connect(&context->hca->engine.local, key.slot);
+		local_connect(&engine->local, key.slot);
 	}
-	if (!engine_has_slot(&context->hca->engine, key.slot) &&
-	    local_channel(&context->hca->engine.local, key.slot) == LOCAL_NO_CHANNEL)
-		err = engine_open_sender(&context->hca->engine, &resolved->route, peer, "ibv_modify_qp");
+	if (!engine_has_slot(engine, key.slot) && local_channel(&engine->local, key.slot) == LOCAL_NO_CHANNEL)
+		err = engine_open_sender(engine, &resolved->route, peer, "ibv_modify_qp");
 	if (err)
 		return err;
 	route_set_udp(&resolved->route, on_host ? (uint16_t)qpn_slot(qp->number) : 0, source_port(qp, peer));

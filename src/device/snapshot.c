@@ -300,11 +300,6 @@ unsigned hca_snapshot_srqs(struct hca *hca, uint64_t *from, struct snapshot_srq 
 
 /* ---- MRs ---- */
 
-static const char *mr_kind(const struct mr_table *table, const struct mr *mr, uint32_t key, uint32_t kind)
-{
-	return kind == MR_NULL ? "null" : mr->dm ? "device" : mr_block(table, key) ? "block" : "memory";
-}
-
 /* Of the region only what was set before it was registered. False: its key is dead. */
 static bool snapshot_describe_mr(const struct mr_table *table, uint64_t index, struct snapshot_mr *out)
 	REQUIRES(table->lock)
@@ -318,7 +313,8 @@ static bool snapshot_describe_mr(const struct mr_table *table, uint64_t index, s
 	*out = (struct snapshot_mr){ .place = index, .key = key, .pd = entry->pd, .access = entry->access,
 				     .address = entry->start, .bytes = entry->length,
 				     .age_ns = clock_coarse_ns() - mr->made_ns,
-				     .kind = mr_kind(table, mr, key, entry->kind) };
+				     .kind = entry->kind == MR_NULL ? "null" :
+					     mr->dm ? "device" : mr_block(table, key) ? "block" : "memory" };
 	copy_name(out->device, mr->owner);
 	return true;
 }

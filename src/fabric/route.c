@@ -118,17 +118,6 @@ static void route_print_stop(const struct fabric_node *node, const struct flight
 	}
 }
 
-static void route_print_refusal(const struct fabric_node *node, unsigned number,
-				const struct flight *flight, enum discard discard, FILE *out)
-{
-	if (discard == DISCARD_PKEY)
-		fprintf(out, "%s[%u]: P_Key 0x%04x is not in its table, and it lets no other in\n",
-			node->id, number, flight->pkey);
-	else
-		fprintf(out, "%s[%u]: %s: it takes no data until the subnet manager says so; does "
-			"opensm run?\n", node->id, number, route_state(&node->port[number]));
-}
-
 /* A node's line, up to the port by which it leaves. */
 static void route_print_hop(const struct fabric_node *node, const struct flight *flight,
 			    unsigned number, unsigned vl, FILE *out)
@@ -180,7 +169,12 @@ static bool route_cross(struct route *route, struct flight *flight, unsigned num
 	discard = forward_entry(node, flight, flight->port);
 	if (discard) {
 		route_indent(route);
-		route_print_refusal(node, flight->port, flight, discard, route->out);
+		if (discard == DISCARD_PKEY)
+			fprintf(route->out, "%s[%u]: P_Key 0x%04x is not in its table, and it lets no other in\n",
+				node->id, flight->port, flight->pkey);
+		else
+			fprintf(route->out, "%s[%u]: %s: it takes no data until the subnet manager says so; does "
+				"opensm run?\n", node->id, flight->port, route_state(&node->port[flight->port]));
 		return false;
 	}
 	if (node->port[flight->port].info.partition_enforcement_inbound && node_is_switch(node)) {

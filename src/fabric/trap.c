@@ -41,36 +41,22 @@ static bool trap_has_receiver(const struct fabric_node *node, const struct fabri
 	       port->info.master_sm_lid;
 }
 
-static void trap_send(struct fabric *fabric, uint32_t node, unsigned port, struct trap *trap)
+/* Its time has come. */
+static void trap_go_on(struct fabric *fabric, uint32_t node, unsigned port, struct trap *trap)
 {
 	const struct fabric_port *at = &fabric->node[node].port[port];
-	const struct mad_header header = {
+	struct mad_header header = {
 		.base_version = MAD_BASE_VERSION, .class = MAD_CLASS_SUBNET_LID, .class_version = 1,
-		.method = MAD_METHOD_TRAP, .transaction_id = trap->tid,
-		.attribute_id = record_layout(RECORD_NOTICE)->attribute,
+		.method = MAD_METHOD_TRAP, .attribute_id = record_layout(RECORD_NOTICE)->attribute,
 	};
 	struct flight flight = {
 		.node = node, .port = port, .from_sma = true, .sl = at->info.master_sm_sl,
 		.dlid = at->info.master_sm_lid, .slid = at->info.lid, .pkey = PKEY_DEFAULT,
 	};
-
-	mad_write(&header, flight.mad);
-	memcpy(flight.mad + SMP_DATA, trap->notice, SMP_DATA_BYTES);
-	trap->sent++;
-	trap->last_us = fabric->now_us;
-	trap_plan(fabric, trap, fabric->now_us + trap_interval_us(at));
-	fabric->statistics.traps++;
-	fabric->statistics.smps++;
-	flight_start(fabric, &flight);
-}
-
-/* Its time has come. */
-static void trap_go_on(struct fabric *fabric, uint32_t node, unsigned port, struct trap *trap)
-{
 	bool given_up = trap->sent >= TRAP_SENT_MAX;
 
 	trap->next_us = FABRIC_NEVER;
-	if (!trap_has_receiver(&fabric->node[node], &fabric->node[node].port[port])) {
+	if (!trap_has_receiver(&fabric->node[node], at)) {
 		trap->again = false;
 		return;
 	}
@@ -81,7 +67,15 @@ static void trap_go_on(struct fabric *fabric, uint32_t node, unsigned port, stru
 		trap->sent = 0;
 		trap->again = false;
 	}
-	trap_send(fabric, node, port, trap);
+	header.transaction_id = trap->tid;
+	mad_write(&header, flight.mad);
+	memcpy(flight.mad + SMP_DATA, trap->notice, SMP_DATA_BYTES);
+	trap->sent++;
+	trap->last_us = fabric->now_us;
+	trap_plan(fabric, trap, fabric->now_us + trap_interval_us(at));
+	fabric->statistics.traps++;
+	fabric->statistics.smps++;
+	flight_start(fabric, &flight);
 }
 
 void trap_raise(struct fabric *fabric, uint32_t node, unsigned port, enum trap_kind kind,

@@ -153,25 +153,6 @@ static int use_ipv4_carrier(const struct port *port, const uint8_t group[16], co
 	return 0;
 }
 
-/* GID entry at the source index, checked against the destination's family. */
-static int get_source(struct net *net, const struct port *port, const struct ibv_ah_attr *attr, const char *who,
-		      struct gid_entry *source)
-{
-	int err;
-
-	lock_acquire(&net->lock);
-	err = route_check_attr(port, attr, who);
-	if (!err)
-		*source = *gid_table_get(port, attr->grh.sgid_index);
-	if (!err && !source->host_only)
-		err = check_families(port, source, attr->grh.dgid.raw, attr->grh.sgid_index, who);
-	if (!err && !source->host_only && port->netdev.loopback && ip_addr_is_multicast(attr->grh.dgid.raw) &&
-	    !ip_addr_is_ipv4(source->address))
-		err = use_ipv4_carrier(port, attr->grh.dgid.raw, who, source);
-	lock_release(&net->lock);
-	return err;
-}
-
 /* The kernel answers questions about routes at all: what it says of one counts. */
 static bool is_answered(struct netlink *netlink, const uint8_t own[16], uint32_t interface)
 {
@@ -315,20 +296,32 @@ int netdev_resolve(struct net *net, const struct port *port, const struct ibv_ah
 			       .hop_limit = attr->grh.hop_limit ? attr->grh.hop_limit : ROUTE_HOP_LIMIT,
 			       .traffic_class = attr->grh.traffic_class,
 			       .flow_label = attr->grh.flow_label & 0xfffff };
-	int err = get_source(net, port, attr, who, &source);
+	const uint8_t *dgid = attr->grh.dgid.raw;
+	int err;
 
+	/* The entry at the source index, checked against the destination's family. */
+	lock_acquire(&net->lock);
+	err = route_check_attr(port, attr, who);
+	if (!err)
+		source = *gid_table_get(port, attr->grh.sgid_index);
+	if (!err && !source.host_only)
+		err = check_families(port, &source, dgid, attr->grh.sgid_index, who);
+	if (!err && !source.host_only && port->netdev.loopback && ip_addr_is_multicast(dgid) &&
+	    !ip_addr_is_ipv4(source.address))
+		err = use_ipv4_carrier(port, dgid, who, &source);
+	lock_release(&net->lock);
 	if (err)
 		return err;
 	route.roce.interface = port->interface_index;
 	if (source.type == PORT_GID_ROCE_V1) {
-		err = resolve_v1(net, port, &source, attr->grh.dgid.raw, who, &route);
+		err = resolve_v1(net, port, &source, dgid, who, &route);
 	} else if (source.host_only) {
-		err = resolve_host_only(net, &source, attr->grh.dgid.raw, who, &route);
+		err = resolve_host_only(net, &source, dgid, who, &route);
 	} else {
 		memcpy(route.source, source.address, 16);
-		memcpy(route.destination, attr->grh.dgid.raw, 16);
+		memcpy(route.destination, dgid, 16);
 		if (ip_addr_is_multicast(route.destination) && ip_addr_is_ipv4(route.source))
-			net_multicast_alias(attr->grh.dgid.raw, route.destination);
+			net_multicast_alias(dgid, route.destination);
 		if (!ip_addr_is_multicast(route.destination))
 			err = resolve_unicast(net, &route, who);
 	}

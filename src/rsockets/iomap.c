@@ -10,13 +10,6 @@
 
 #include "rsockets/rsocket.h"
 
-static struct ibv_mr *register_buffer(struct rsocket *rs, void *buffer, size_t length, int prot)
-{
-	int access = prot & PROT_WRITE ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0;
-
-	return ibv_reg_mr(rs_pd(rs), buffer, length, access);
-}
-
 static struct rs_iomap *find_overlap(struct rs_stream *stream, uint64_t offset, uint64_t length)
 {
 	for (uint32_t i = 0; i < stream->local_map_count; i++) {
@@ -98,7 +91,8 @@ static int add_map(struct rsocket *rs, struct rs_iomap *wanted) REQUIRES(rs->loc
 	err = find_slot(stream, remote, &slot);
 	if (err)
 		return err;
-	wanted->mr = register_buffer(rs, wanted->buffer, wanted->length, wanted->prot);
+	wanted->mr = ibv_reg_mr(rs_pd(rs), wanted->buffer, wanted->length,
+				remote ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0);
 	if (!wanted->mr)
 		return errno;
 	wanted->used = true;

@@ -117,24 +117,10 @@ static enum rs_interest interest_of(short events)
 	return events & (POLLOUT | POLLWRNORM) ? RS_READ | RS_WRITE : RS_READ;
 }
 
-/* Arms it, joins its sleepers, looks once more. True: nothing is ready. */
-static bool prepare_rsocket(struct rsocket *rs, struct rs_sleeper *sleeper, short events,
-			    struct pollfd places[2])
-{
-	bool idle;
-
-	lock_acquire(&rs->lock);
-	list_add_tail(&rs->sleepers, &sleeper->node);
-	rs_arm_locked(rs, interest_of(events));
-	rs_progress_locked(rs, false);
-	idle = !rs_ready_events_locked(rs, events);
-	places[0] = (struct pollfd){ .fd = rs_completion_fd(rs), .events = POLLIN };
-	places[1] = (struct pollfd){ .fd = rs_event_fd(rs), .events = POLLIN };
-	lock_release(&rs->lock);
-	return idle;
-}
-
-/* What each entry sleeps on, in its two places; -1 is ignored by poll(). */
+/*
+ * What each entry sleeps on, in its two places; -1 is ignored by poll(). An rsocket is armed, joins its
+ * sleepers, and is looked at once more. True: nothing is ready.
+ */
 static bool prepare_sleep(struct poller *poller, int wake_fd)
 {
 	bool idle = true;
@@ -142,14 +128,22 @@ static bool prepare_sleep(struct poller *poller, int wake_fd)
 	for (nfds_t i = 0; i < poller->count; i++) {
 		struct watched *watched = &poller->watched[i];
 		struct pollfd *places = &poller->slept_on[2 * i];
+		short events = poller->fds[i].events;
+		struct rsocket *rs = watched->rs;
 
-		places[0] = (struct pollfd){ .fd = poller->fds[i].fd,
-					     .events = poller->fds[i].events };
+		places[0] = (struct pollfd){ .fd = poller->fds[i].fd, .events = events };
 		places[1] = (struct pollfd){ .fd = -1 };
 		watched->sleeper.wake_fd = wake_fd;
-		if (watched->rs)
-			idle &= prepare_rsocket(watched->rs, &watched->sleeper,
-						poller->fds[i].events, places);
+		if (!rs)
+			continue;
+		lock_acquire(&rs->lock);
+		list_add_tail(&rs->sleepers, &watched->sleeper.node);
+		rs_arm_locked(rs, interest_of(events));
+		rs_progress_locked(rs, false);
+		idle &= !rs_ready_events_locked(rs, events);
+		places[0] = (struct pollfd){ .fd = rs_completion_fd(rs), .events = POLLIN };
+		places[1] = (struct pollfd){ .fd = rs_event_fd(rs), .events = POLLIN };
+		lock_release(&rs->lock);
 	}
 	poller->slept_on[2 * poller->count] = (struct pollfd){ .fd = wake_fd, .events = POLLIN };
 	return idle;

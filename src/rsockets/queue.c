@@ -390,34 +390,10 @@ static void take_failure(struct rsocket *rs, const struct ibv_wc *wc) REQUIRES(r
 	rs_end_locked(rs, ECONNRESET);
 }
 
-/* Returns the number of slots to post again. */
-static unsigned take_batch(struct rsocket *rs, const struct ibv_wc *wc, int count, uint32_t *slots)
-	REQUIRES(rs->lock)
-{
-	unsigned again = 0;
-
-	for (int i = 0; i < count; i++) {
-		if (wc[i].status != IBV_WC_SUCCESS) {
-			take_failure(rs, &wc[i]);
-		} else if (!(wc[i].wr_id & RECEIVE_TAG)) {
-			queue_sent(&rs->stream.queue, (uint32_t)wc[i].wr_id);
-		} else {
-			if (rs->state != RS_CLOSED && take_receive(rs, &wc[i])) {
-				explain_of(OF(RSOCKET, (unsigned)rs->fd),
-					"rsocket %d: the peer violates the rsocket protocol: "
-					"disconnecting", rs->fd);
-				rs_end_locked(rs, ECONNRESET);
-			}
-			slots[again++] = (uint32_t)(wc[i].wr_id & ~RECEIVE_TAG);
-		}
-	}
-	return again;
-}
-
 unsigned rs_completions_locked(struct rsocket *rs)
 {
 	struct rs_stream *stream = &rs->stream;
-	uint32_t slots[BATCH];
+	uint32_t slots[BATCH];		/* to post again */
 	struct ibv_wc wc[BATCH];
 	unsigned total = 0, again;
 	int count;
@@ -429,7 +405,24 @@ unsigned rs_completions_locked(struct rsocket *rs)
 		if (count <= 0)
 			break;
 		total += (unsigned)count;
-		again = take_batch(rs, wc, count, slots);
+		again = 0;
+		for (int i = 0; i < count; i++) {
+			if (wc[i].status != IBV_WC_SUCCESS) {
+				take_failure(rs, &wc[i]);
+				continue;
+			}
+			if (!(wc[i].wr_id & RECEIVE_TAG)) {
+				queue_sent(&stream->queue, (uint32_t)wc[i].wr_id);
+				continue;
+			}
+			if (rs->state != RS_CLOSED && take_receive(rs, &wc[i])) {
+				explain_of(OF(RSOCKET, (unsigned)rs->fd),
+					"rsocket %d: the peer violates the rsocket protocol: "
+					"disconnecting", rs->fd);
+				rs_end_locked(rs, ECONNRESET);
+			}
+			slots[again++] = (uint32_t)(wc[i].wr_id & ~RECEIVE_TAG);
+		}
 		if (again)
 			rs_owner_signal_locked(rs, SIGIO);
 		if (rs->state != RS_CLOSED && post_receives(stream, slots, again))

@@ -165,34 +165,6 @@ static size_t pass_urgent(struct rsocket *rs, bool peek) REQUIRES(rs->lock)
 	return 0;
 }
 
-/* MSG_PEEK does not wait for more than there is, not even with MSG_WAITALL. */
-static ssize_t receive_locked(struct rsocket *rs, struct rs_cursor *to, int flags,
-			      int64_t deadline_ns, int *failure)
-	REQUIRES(rs->receive_lock, rs->lock)
-{
-	bool peek = flags & MSG_PEEK;
-	size_t total = 0, count, passed;
-	uint64_t at;
-	int err;
-
-	do {
-		passed = total ? 0 : pass_urgent(rs, peek);
-		err = stream_receive_some(rs, to, peek, peek ? total + passed : 0, &count);
-		if (!err && !count)
-			break;			/* the end of the stream */
-		total += count;
-		at = rs->stream.in.taken + (peek ? total + passed : 0);
-		if (!to->left || (total && rs_urgent_is_next(&rs->stream.urgent, at)) ||
-		    (total && (peek || !(flags & MSG_WAITALL))))
-			break;
-		if (err == EAGAIN)
-			err = wait_without(rs, &rs->receive_lock, rs_stream_readable_locked, RS_READ,
-					   deadline_ns);
-	} while (!err);
-	*failure = err;
-	return (ssize_t)total;
-}
-
 /* MSG_OOB, as of TCP: EINVAL where there is no urgent byte, it was taken, or stays in the stream. */
 static ssize_t receive_urgent(struct rsocket *rs, struct rs_cursor *to, bool peek)
 {
@@ -216,7 +188,9 @@ static ssize_t receive_urgent(struct rsocket *rs, struct rs_cursor *to, bool pee
 ssize_t rs_stream_receive(struct rsocket *rs, struct rs_cursor *to, int flags)
 {
 	int64_t deadline_ns = rs_deadline_ns(rs, flags, rs->options.receive_timeout_ms);
-	ssize_t count = 0;
+	size_t total = 0, count, passed;
+	bool peek = flags & MSG_PEEK;
+	uint64_t at;
 	int err;
 
 	lock_acquire(&rs->lock);
@@ -225,38 +199,48 @@ ssize_t rs_stream_receive(struct rsocket *rs, struct rs_cursor *to, int flags)
 	if (err)
 		return rs_result(err);
 	if (flags & MSG_OOB)
-		return receive_urgent(rs, to, flags & MSG_PEEK);
+		return receive_urgent(rs, to, peek);
 	lock_acquire(&rs->receive_lock);
 	lock_acquire(&rs->lock);
-	count = receive_locked(rs, to, flags, deadline_ns, &err);
+	do {
+		passed = total ? 0 : pass_urgent(rs, peek);
+		err = stream_receive_some(rs, to, peek, peek ? total + passed : 0, &count);
+		if (!err && !count)
+			break;			/* the end of the stream */
+		total += count;
+		at = rs->stream.in.taken + (peek ? total + passed : 0);
+		/* MSG_PEEK does not wait for more than there is, not even with MSG_WAITALL. */
+		if (!to->left || (total && rs_urgent_is_next(&rs->stream.urgent, at)) ||
+		    (total && (peek || !(flags & MSG_WAITALL))))
+			break;
+		if (err == EAGAIN)
+			err = wait_without(rs, &rs->receive_lock, rs_stream_readable_locked, RS_READ,
+					   deadline_ns);
+	} while (!err);
 	lock_release(&rs->lock);
 	lock_release(&rs->receive_lock);
-	return count || !err ? count : rs_result(err);
+	return total || !err ? (ssize_t)total : rs_result(err);
 }
 
 /* ---- sending ---- */
-
-static void address_message(struct rs_stream *stream, struct ibv_send_wr *wr, size_t bytes, bool urgent)
-{
-	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-	wr->send_flags |= IBV_SEND_SOLICITED;
-	wr->imm_data = htonl((uint32_t)bytes | (urgent ? RS_URGENT : 0));
-	wr->wr.rdma.remote_addr = stream->peer.ring_address + stream->out.sent % stream->out.size;
-	wr->wr.rdma.rkey = stream->peer.ring_key;
-}
 
 /* Posts @sge as the next message; @urgent: its last byte is. 0 or errno. */
 static int post_data(struct rsocket *rs, struct ibv_sge *sge, unsigned flags, bool urgent)
 	REQUIRES(rs->lock)
 {
-	struct ibv_send_wr wr = { .sg_list = sge, .num_sge = 1, .send_flags = flags };
+	struct rs_stream *stream = &rs->stream;
+	struct ibv_send_wr wr = {
+		.sg_list = sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+		.send_flags = flags | IBV_SEND_SOLICITED,
+		.imm_data = htonl(sge->length | (urgent ? RS_URGENT : 0)),
+		.wr.rdma = { .remote_addr = stream->peer.ring_address + stream->out.sent % stream->out.size,
+			     .rkey = stream->peer.ring_key },
+	};
 	size_t bytes = sge->length;
-	int err;
+	int err = rs_post_locked(rs, &wr);
 
-	address_message(&rs->stream, &wr, bytes, urgent);
-	err = rs_post_locked(rs, &wr);
 	if (!err)
-		rs_flow_out_sent(&rs->stream.out, bytes);
+		rs_flow_out_sent(&stream->out, bytes);
 	return err;
 }
 

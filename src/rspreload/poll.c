@@ -277,23 +277,6 @@ static void clear_set(fd_set *set, int count)
 		       sizeof(long));
 }
 
-/* Entries of @fds; -1: none of them is a twin (or no memory). */
-static int list_fds(int count, const fd_set *in, const fd_set *out, const fd_set *bad,
-		    struct pollfd *fds)
-{
-	int used = 0;
-
-	for (int fd = 0; fd < count; fd++) {
-		short events = (short)((in_set(in, fd) ? POLLIN : 0) |
-				       (in_set(out, fd) ? POLLOUT : 0) |
-				       (in_set(bad, fd) ? POLLPRI : 0));
-
-		if (events)
-			fds[used++] = (struct pollfd){ .fd = fd, .events = events };
-	}
-	return used;
-}
-
 static int preload_poll_give_set(fd_set *set, const struct pollfd *fds, int count, short wanted,
 				 short events)
 {
@@ -307,46 +290,43 @@ static int preload_poll_give_set(fd_set *set, const struct pollfd *fds, int coun
 	return ready;
 }
 
-/* select() on @fds, of which some are twins. */
-static int select_listed(int count, fd_set *in, fd_set *out, fd_set *bad, struct pollfd *fds,
-			 int used, int64_t deadline_ns)
-{
-	int ready = poll_until(fds, (nfds_t)used, deadline_ns);
-
-	if (ready < 0)
-		return -1;
-	for (int i = 0; i < used; i++)
-		if (fds[i].revents & POLLNVAL) {
-			errno = EBADF;
-			return -1;
-		}
-	clear_set(in, count);
-	clear_set(out, count);
-	clear_set(bad, count);
-	return preload_poll_give_set(in, fds, used, POLLIN, POLLIN | POLLHUP | POLLERR) +
-	       preload_poll_give_set(out, fds, used, POLLOUT, POLLOUT | POLLERR) +
-	       preload_poll_give_set(bad, fds, used, POLLPRI, POLLPRI);
-}
-
 /* True: twins are among them, and *result is the answer. */
 static bool select_twins(int count, fd_set *in, fd_set *out, fd_set *bad, int timeout_ms,
 			 int *result)
 {
 	struct pollfd *fds __attribute__((cleanup(poll_free))) = NULL;
-	bool taken;
-	int used;
+	int used = 0;
 
 	if (inside || count <= 0 || twin_highest() < 0)
 		return false;
 	fds = reallocarray(NULL, (size_t)count, sizeof(*fds));
 	if (!fds)
 		return false;
-	used = list_fds(count, in, out, bad, fds);
-	taken = has_twins(fds, (nfds_t)used);
-	if (taken)
-		*result = select_listed(count, in, out, bad, fds, used,
-					poll_deadline_ns(timeout_ms));
-	return taken;
+	for (int fd = 0; fd < count; fd++) {
+		short events = (short)((in_set(in, fd) ? POLLIN : 0) |
+				       (in_set(out, fd) ? POLLOUT : 0) |
+				       (in_set(bad, fd) ? POLLPRI : 0));
+
+		if (events)
+			fds[used++] = (struct pollfd){ .fd = fd, .events = events };
+	}
+	if (!has_twins(fds, (nfds_t)used))
+		return false;
+	*result = -1;
+	if (poll_until(fds, (nfds_t)used, poll_deadline_ns(timeout_ms)) < 0)
+		return true;
+	for (int i = 0; i < used; i++)
+		if (fds[i].revents & POLLNVAL) {
+			errno = EBADF;
+			return true;
+		}
+	clear_set(in, count);
+	clear_set(out, count);
+	clear_set(bad, count);
+	*result = preload_poll_give_set(in, fds, used, POLLIN, POLLIN | POLLHUP | POLLERR) +
+		  preload_poll_give_set(out, fds, used, POLLOUT, POLLOUT | POLLERR) +
+		  preload_poll_give_set(bad, fds, used, POLLPRI, POLLPRI);
+	return true;
 }
 
 int select(int count, fd_set *restrict in, fd_set *restrict out, fd_set *restrict bad,

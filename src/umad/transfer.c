@@ -194,45 +194,20 @@ static int message_unpack(int fd, ib_user_mad_t *umad, size_t mad)
 	return err ? EIO : 0;
 }
 
-/* Into @umad, of which @room bytes may be written behind the header. */
-static int message_read(struct umad_file *file, int fd, ib_user_mad_t *umad, size_t room,
-			size_t mad, bool parcel) REQUIRES(file->lock)
-{
-	struct iovec iov[2] = { { .iov_base = umad, .iov_len = sizeof(*umad) },
-				{ .iov_base = (uint8_t *)umad + sizeof(*umad), .iov_len = room } };
-	struct msghdr message = { .msg_iov = iov, .msg_iovlen = 2 };
-	struct umad_waiting *waiting;
-	bool whole = mad <= room;
-	int err;
-
-	/* What is too long stays the first one: the program comes back with more room. */
-	if (!whole)
-		iov[1].iov_len = MAD_BLOCK;
-	if (whole && parcel) {
-		err = message_unpack(fd, umad, mad);
-		if (err)
-			return err;
-	} else if (recvmsg(fd, &message, MSG_DONTWAIT | (whole ? 0 : MSG_PEEK)) < 0) {
-		return errno;
-	}
-	if (!whole)
-		return ENOSPC;
-	waiting = mad >= sizeof(waiting->mad) ? waiting_find(file, umad->agent_id, (uint8_t *)umad +
-							      sizeof(*umad)) : NULL;
-	if (waiting && (umad->status || transfer_is_answer((uint8_t *)umad + sizeof(*umad))))
-		waiting_remove(file, waiting);
-	return 0;
-}
-
 /* 0; EAGAIN: nothing is there; ENOSPC and EINVAL: it does not fit; EIO. *length: of the MAD. */
 static int message_take(struct umad_file *file, int fd, ib_user_mad_t *umad, int *length)
 	REQUIRES(file->lock)
 {
 	size_t room = *length > 0 ? (size_t)*length : 0, mad;
+	uint8_t *data = (uint8_t *)umad + sizeof(*umad);
+	struct iovec iov[2] = { { .iov_base = umad, .iov_len = sizeof(*umad) },
+				{ .iov_base = data, .iov_len = room } };
+	struct msghdr message = { .msg_iov = iov, .msg_iovlen = 2 };
+	struct umad_waiting *waiting;
 	ib_user_mad_t header;
 	ssize_t bytes = recv(fd, &header, sizeof(header), MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
-	bool parcel;
-	int err;
+	bool parcel, whole;
+	int err = 0;
 
 	if (bytes < 0 && errno == EAGAIN)
 		return EAGAIN;
@@ -245,10 +220,23 @@ static int message_take(struct umad_file *file, int fd, ib_user_mad_t *umad, int
 		*length = (int)mad;
 		return EINVAL;
 	}
-	err = message_read(file, fd, umad, room, mad, parcel);
-	if (!err || err == ENOSPC)
-		*length = (int)mad;
-	return err;
+	whole = mad <= room;
+	/* What is too long stays the first one: the program comes back with more room. */
+	if (!whole)
+		iov[1].iov_len = MAD_BLOCK;
+	if (whole && parcel)
+		err = message_unpack(fd, umad, mad);
+	else if (recvmsg(fd, &message, MSG_DONTWAIT | (whole ? 0 : MSG_PEEK)) < 0)
+		err = errno;
+	if (err)
+		return err;
+	*length = (int)mad;
+	if (!whole)
+		return ENOSPC;
+	waiting = mad >= sizeof(waiting->mad) ? waiting_find(file, umad->agent_id, data) : NULL;
+	if (waiting && (umad->status || transfer_is_answer(data)))
+		waiting_remove(file, waiting);
+	return 0;
 }
 
 static int message_receive(int fd, ib_user_mad_t *umad, int *length)

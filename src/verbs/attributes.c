@@ -372,21 +372,6 @@ static bool read_of_fabric(const char *class, const struct verbs_device *device,
 	return true;
 }
 
-static enum attribute_found device_attribute(const char *class, const struct verbs_device *device,
-					     const char *path, char *text, size_t size)
-{
-	const struct attribute *end = attributes + sizeof(attributes) / sizeof(attributes[0]);
-	unsigned port, index;
-
-	if (!device->interface[0] && read_of_fabric(class, device, path, text, size))
-		return ATTRIBUTE_TEXT;
-	for (const struct attribute *row = attributes; row < end; row++)
-		if (!strcmp(row->class, class) && name_matches(row->name, path, &port, &index))
-			return attribute_write(row, device, port, index, text, size) ? ATTRIBUTE_ABSENT
-									     : ATTRIBUTE_TEXT;
-	return ATTRIBUTE_ABSENT;
-}
-
 /* Cut the first component off *path into @name; false when it does not fit or is the last. */
 static bool cut_component(const char **path, char *name, size_t size)
 {
@@ -407,9 +392,11 @@ static bool cut_component(const char **path, char *name, size_t size)
 
 enum attribute_found attribute_read(const char *path, char *text, size_t size)
 {
+	const struct attribute *row = attributes, *end = row + sizeof(attributes) / sizeof(attributes[0]);
 	char class[32], name[IBV_SYSFS_NAME_MAX];
-	enum attribute_found found = ATTRIBUTE_FOREIGN;
 	struct verbs_device *device;
+	unsigned port, index;
+	bool written;
 
 	if (!strcmp(path, "infiniband_verbs/abi_version")) {
 		snprintf(text, size, "6");
@@ -421,9 +408,14 @@ enum attribute_found attribute_read(const char *path, char *text, size_t size)
 	if (strcmp(class, "infiniband") && strcmp(class, "infiniband_verbs"))
 		return ATTRIBUTE_FOREIGN;
 	device = verbs_device_find(name);
-	if (device) {
-		found = device_attribute(class, device, path, text, size);
-		verbs_device_put(device);
+	if (!device)
+		return ATTRIBUTE_FOREIGN;
+	written = !device->interface[0] && read_of_fabric(class, device, path, text, size);
+	if (!written) {
+		while (row < end && (strcmp(row->class, class) || !name_matches(row->name, path, &port, &index)))
+			row++;
+		written = row < end && !attribute_write(row, device, port, index, text, size);
 	}
-	return found;
+	verbs_device_put(device);
+	return written ? ATTRIBUTE_TEXT : ATTRIBUTE_ABSENT;
 }

@@ -72,7 +72,7 @@ static void rxe_ipv4(const struct netdev *netdev, char text[INET_ADDRSTRLEN])
 /* One line of status. @mtu: of the device's path, 0 where there is no device. */
 static void rxe_row(const struct netdev *netdev, const char *device, unsigned mtu)
 {
-	char driver[NAME_MAX + 1], address[INET_ADDRSTRLEN], speed[24] = "", path_mtu[24] = "";
+	char driver[NAME_MAX + 1], address[INET_ADDRSTRLEN], speed[24] = "", path_mtu[32] = "";
 	char line[NAME_MAX + 256];
 	int code = 0, length;
 

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "device/internal.h"
 #include "engine/wake.h"
+#include "local/move/shortcut.h"
 #include "platform/clock.h"
 #include "transport/barrier.h"
 #include "transport/message.h"
@@ -76,28 +77,26 @@ static void post_unlock_and_transmit(struct hca *hca, struct qp *qp) RELEASES(qp
 	}
 }
 
-/* By a shortcut: not at all, posted but not transmitted, or done. */
-enum post_outcome { POST_NOT_TAKEN, POST_TAKEN, POST_DONE };
-
-static enum post_outcome post_by_shortcut(struct hca *hca, struct qp *qp, const struct ibv_send_wr *wr,
-					  struct effects *effects) REQUIRES(qp->lock)
+static enum shortcut_outcome post_by_shortcut(struct hca *hca, struct qp *qp, const struct ibv_send_wr *wr,
+					      struct effects *effects) REQUIRES(qp->lock)
 {
-	if (!qp->shortcut || !wr || !qp_post_plain(qp, wr))
-		return POST_NOT_TAKEN;
+	enum shortcut_outcome outcome;
+
+	if (!qp->shortcut || !wr)
+		return SHORTCUT_NOT_TAKEN;
 	effects_init(effects);
-	if (!local_take_shortcut(&hca->engine.local, qp, effects))
-		return POST_TAKEN;
+	outcome = local_take_shortcut(&hca->engine.local, qp, wr, effects);
 	/* As a rule the timer is set for a message before this one. */
-	if (qp->requester.local_messages &&
+	if (outcome == SHORTCUT_DONE && qp->requester.local_messages &&
 	    transport_message_deadline(qp) < atomic_load_explicit(&qp->timer_at_ns, memory_order_relaxed))
 		timers_arm(&hca->engine, qp);
-	return POST_DONE;
+	return outcome;
 }
 
 int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct hca_context *context = qp->owner;
-	enum post_outcome outcome;
+	enum shortcut_outcome outcome;
 	struct effects effects;
 	int err = 0;
 
@@ -109,11 +108,11 @@ int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 		prepare_datagrams(context->hca, qp, wr);
 	lock_acquire(&qp->lock);
 	outcome = post_by_shortcut(context->hca, qp, wr, &effects);
-	if (outcome == POST_DONE) {
+	if (outcome == SHORTCUT_DONE) {
 		post_unlock_done(context->hca, qp, &effects);
 		return 0;
 	}
-	if (outcome == POST_NOT_TAKEN)
+	if (outcome == SHORTCUT_NOT_TAKEN)
 		err = qp_post_send(qp, wr, bad);
 	post_unlock_and_transmit(context->hca, qp);
 	return err;
@@ -122,7 +121,7 @@ int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 int hca_post_send_all(struct qp *qp, struct ibv_send_wr *wr)
 {
 	struct hca_context *context = qp->owner;
-	enum post_outcome outcome;
+	enum shortcut_outcome outcome;
 	struct effects effects;
 	int err = 0;
 
@@ -132,11 +131,11 @@ int hca_post_send_all(struct qp *qp, struct ibv_send_wr *wr)
 		prepare_datagrams(context->hca, qp, wr);
 	lock_acquire(&qp->lock);
 	outcome = post_by_shortcut(context->hca, qp, wr, &effects);
-	if (outcome == POST_DONE) {
+	if (outcome == SHORTCUT_DONE) {
 		post_unlock_done(context->hca, qp, &effects);
 		return 0;
 	}
-	if (outcome == POST_NOT_TAKEN)
+	if (outcome == SHORTCUT_NOT_TAKEN)
 		err = qp_post_send_all(qp, wr);
 	if (err)
 		lock_release(&qp->lock);

@@ -192,12 +192,9 @@ void local_run(struct local *local, struct qp *qp, struct effects *effects) REQU
 bool local_posted(struct local *local, struct qp *qp, struct effects *effects) REQUIRES(qp->lock);
 /*
  * A post to @qp has left nothing to transmit: if the next SEND could only go as a message, a WRITE
- * directly, note so (qp->shortcut). Where it stands, local_take_shortcut() sends, or executes, the
- * newest request, which qp_post_plain() has taken and before which everything has been sent. False:
- * nothing was done, local_posted() has to be called.
+ * directly, note so (qp->shortcut), for local/move/shortcut.h.
  */
 void local_open_shortcut(struct local *local, struct qp *qp) REQUIRES(qp->lock);
-bool local_take_shortcut(struct local *local, struct qp *qp, struct effects *effects) REQUIRES(qp->lock);
 /*
  * The deadline of @qp has passed with messages unanswered: check whether the peer makes progress.
  */

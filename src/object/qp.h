@@ -242,6 +242,8 @@ int qp_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad
  * queue for the application. False: the request is another, or is refused; nothing was done.
  */
 bool qp_post_plain(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lock);
+/* Is it one RDMA WRITE of one SGE, not inline, that qp_post_plain() would take? */
+bool qp_post_is_write(const struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lock);
 /* All of the list or none of it (ibv_wr_complete(3)). */
 int qp_post_send_all(struct qp *qp, struct ibv_send_wr *wr) REQUIRES(qp->lock);
 /* Needs no lock of the QP: its receive queue has one. */

@@ -417,6 +417,13 @@ bool qp_post_plain(struct qp *qp, const struct ibv_send_wr *wr)
 	return true;
 }
 
+bool qp_post_is_write(const struct qp *qp, const struct ibv_send_wr *wr)
+{
+	return wr->opcode == IBV_WR_RDMA_WRITE && !wr->next && wr->num_sge == 1 && wr->sg_list && qp->sq.max_sge &&
+	       !(wr->send_flags & ~(FLAGS_PLAIN | SEND_BUILT)) && wr->sg_list->length <= MESSAGE_BYTES_MAX &&
+	       wqe_slots_used(&qp->sq.slots, qp->sq.head) < qp->sq.size;
+}
+
 /* Its send queue is not the application's, or it has none. */
 static int refuse_all(const struct qp *qp, const struct ibv_send_wr *wr)
 {

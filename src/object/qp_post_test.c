@@ -133,7 +133,7 @@ static void a_plain_request_is_taken_as_any_other(void **state) UNCHECKED_LOCKS
 {
 	struct fixture *f = fixture_new(IBV_QPT_RC, IBV_QPS_RTS), *twin = fixture_new(IBV_QPT_RC, IBV_QPS_RTS);
 	size_t bytes = sizeof(struct send_wqe) + MAX_INLINE;	/* and SGEs */
-	unsigned taken = 0, with_header = 0, refused = 0, n;
+	unsigned taken = 0, with_header = 0, refused = 0, writes = 0, n;
 	uint64_t random = 40;
 
 	test_random_fill(&random, f->memory, sizeof(f->memory));
@@ -142,17 +142,23 @@ static void a_plain_request_is_taken_as_any_other(void **state) UNCHECKED_LOCKS
 		struct ibv_send_wr next, wr, *bad;
 		struct ibv_sge sge[2];
 		uint32_t head = f->qp.sq.head;
+		bool is_write;
 
 		f->qp.signal_all = twin->qp.signal_all = n % 2;
 		wr = any_wr(f, sge, &next, &random);
 		memset(send_queue_at(&f->qp.sq, head), 0xee, bytes);	/* what was there before */
 		memset(send_queue_at(&twin->qp.sq, head), 0xee, bytes);
+		is_write = qp_post_is_write(&f->qp, &wr);
 		if (!qp_post_plain(&f->qp, &wr)) {
+			assert_false(is_write);
 			assert_int_equal(f->qp.sq.head, head);
 			refused++;
 			continue;
 		}
 		assert_int_equal(f->qp.sq.head, head + 1);
+		assert_int_equal(is_write, last_wqe(f)->opcode == IBV_WR_RDMA_WRITE &&
+					   !(last_wqe(f)->flags & IBV_SEND_INLINE));
+		writes += is_write;
 		taken++;
 		with_header += wr.num_sge == 2;
 		twin->qp.sq.head = head;
@@ -163,11 +169,12 @@ static void a_plain_request_is_taken_as_any_other(void **state) UNCHECKED_LOCKS
 		assert_int_not_equal(last_wqe(twin)->opcode, WR_FAULTY);
 		if (wqe_slots_used(&f->qp.sq.slots, f->qp.sq.head) == f->qp.sq.size) {
 			assert_false(qp_post_plain(&f->qp, &wr));	/* full */
+			assert_false(qp_post_is_write(&f->qp, &wr));
 			f->qp.sq.tail = f->qp.sq.sent = f->qp.sq.head;
 			wqe_slots_free_to(&f->qp.sq.slots, f->qp.sq.head);
 		}
 	}
-	assert_true(taken > 2000 && with_header > 50 && refused > 2000);
+	assert_true(taken > 2000 && with_header > 50 && refused > 2000 && writes > 200);
 	f->qp.sq.tail = f->qp.sq.head;
 	twin->qp.sq.tail = twin->qp.sq.head;
 	fixture_free(f);

@@ -101,7 +101,7 @@ static void only_writes_go_directly(void **state)
 
 	lock_assert_held(&s->qp.lock);
 	assert_true(barrier_answered(&s->qp));
-	transport_direct_done(&s->qp, 0, &s->effects);
+	transport_direct_done(&s->qp, NULL, 0, &s->effects);
 	post(s, IBV_WR_RDMA_WRITE_WITH_IMM, 1, 8);
 	assert_null(transport_direct_next(&s->qp));
 	assert_int_equal(transmit(s), 1);

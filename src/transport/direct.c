@@ -32,12 +32,16 @@ void transport_direct_prefer(struct qp *qp, bool prefer)
 	qp->requester.prefers_direct = prefer;
 }
 
-void transport_direct_done(struct qp *qp, uint64_t now_ns, struct effects *effects)
+void transport_direct_done(struct qp *qp, const struct ibv_send_wr *write, uint64_t now_ns,
+			   struct effects *effects)
 {
 	struct qp_call call;
 
 	qp_call_init_on(&call, qp, now_ns, effects);
-	finish_send(&call, IBV_WC_SUCCESS);
+	if (write)
+		finish_at_once(&call, write);
+	else
+		finish_send(&call, IBV_WC_SUCCESS);
 	if (!request_needs_packets(qp))
 		qp->requester.packets_until = qp->sq.tail;
 	if (qp->requester.completion_lost)

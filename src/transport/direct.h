@@ -29,9 +29,10 @@ static inline bool transport_is_streaming(const struct qp *qp) REQUIRES(qp->lock
 }
 /*
  * The request was executed: complete it. The caller goes on to the next one, and in the end asks
- * transport_ready() or transmits: nothing is put in the run queue.
+ * transport_ready() or transmits: nothing is put in the run queue. @write: NULL, or a WRITE of one
+ * SGE that is not in the send queue, where no request waits.
  */
-void transport_direct_done(struct qp *qp, uint64_t now_ns, struct effects *effects)
-	REQUIRES(qp->lock);
+void transport_direct_done(struct qp *qp, const struct ibv_send_wr *write, uint64_t now_ns,
+			   struct effects *effects) REQUIRES(qp->lock);
 
 #endif

@@ -105,6 +105,26 @@ static void finish_push_send(struct qp_call *call, const struct send_wqe *wqe, u
 	finish_pushed(call, cq, completion);
 }
 
+/* The same of a WRITE that is no entry of the queue. */
+static void finish_push_write(struct qp_call *call, const struct ibv_send_wr *wr, uint32_t number)
+	REQUIRES(call->qp->lock)
+{
+	struct qp *qp = call->qp;
+	struct cq *cq = qp->send_cq;
+	struct completion *completion = cq_push_begin(cq, call->effects);
+
+	lock_alias(&qp->lock);
+	if (completion) {
+		*completion = (struct completion){
+			.wc = { .wr_id = wr->wr_id, .status = IBV_WC_SUCCESS, .opcode = IBV_WC_RDMA_WRITE,
+				.byte_len = wr->sg_list->length, .qp_num = qp->number },
+			.timestamp_ns = call->now_ns, .slot = { &qp->sq.slots, number, false },
+		};
+		cq_push_end(cq, completion, false, call->effects);
+	}
+	finish_pushed(call, cq, completion);
+}
+
 /* Of requests without an operation in the interface of counters: COMP_OPERATIONS. */
 static enum comp_operation finish_operation(enum ibv_wc_opcode opcode)
 {
@@ -144,6 +164,27 @@ void finish_send(struct qp_call *call, enum ibv_wc_status status)
 	else if (status != IBV_WC_SUCCESS || (wqe->flags & IBV_SEND_SIGNALED))
 		finish_push_send(call, wqe, number, status);
 	finish_retire(qp, wqe);
+}
+
+void finish_at_once(struct qp_call *call, const struct ibv_send_wr *wr)
+{
+	struct qp *qp = call->qp;
+	struct send_queue *queue = &qp->sq;
+	const uint32_t number = queue->head;
+	struct send_wqe *wqe = send_queue_at(queue, number);
+	bool signaled = qp->signal_all || wr->send_flags & IBV_SEND_SIGNALED;
+
+	lock_alias(&qp->lock);
+	assert(queue->tail == number);
+	/* Of a request that is over, its slot still taken, that alone is read: to explain a full queue. */
+	wqe->flags = signaled ? IBV_SEND_SIGNALED : 0;
+	queue->head++;
+	if (signaled)
+		finish_push_write(call, wr, number);
+	if (qp->requester.send_wqe == number)
+		qp->requester.send_wqe++;
+	queue->sent++;
+	queue->tail++;
 }
 
 void finish_recv(struct qp_call *call, struct ibv_wc *wc, bool solicited)

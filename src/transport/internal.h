@@ -244,6 +244,8 @@ uint32_t wqe_packet(const struct qp *qp, const struct send_wqe *wqe, uint32_t ps
 
 /* Complete the oldest request of the send queue and remove it. */
 void finish_send(struct qp_call *call, enum ibv_wc_status status) REQUIRES(call->qp->lock);
+/* The same, with success, of a WRITE of one SGE that takes the next place of the queue now; none waits there. */
+void finish_at_once(struct qp_call *call, const struct ibv_send_wr *wr) REQUIRES(call->qp->lock);
 /* For statistics, before it: the oldest request has failed by itself, it is not flushed. */
 void note_failure(struct qp_call *call, enum ibv_wc_status status) REQUIRES(call->qp->lock);
 /* A completion; one that has no room is noted (completion_lost). */

@@ -126,7 +126,7 @@ static void where_messages_stall_packets_are_sent(void **state) UNCHECKED_LOCKS
 			if (i)
 				answer_message(s, token - 1, false);
 			answer_message(s, token, false);
-			transport_direct_done(&s->qp, s->now_ns, &s->effects);
+			transport_direct_done(&s->qp, NULL, s->now_ns, &s->effects);
 			send_message(s, ++token, &(struct carried){ .token = 0 });
 		}
 	}

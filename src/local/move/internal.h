@@ -124,11 +124,14 @@ bool onesided_run(struct local *local, struct qp *qp, const struct send_wqe *wqe
 		  struct onesided_row *row, struct effects *effects) REQUIRES(qp->lock);
 void onesided_row_end(struct onesided_row *row);
 /*
- * The same of a WRITE of one SGE to memory that is mapped here, to the peer that the shortcut of
+ * The same of a WRITE of inline data to memory that is mapped here, to the peer that the shortcut of
  * @qp stands for. False: nothing was done.
  */
-bool onesided_write_short(struct local *local, struct qp *qp, struct peer *peer, const struct send_wqe *wqe,
-			  struct effects *effects) REQUIRES(qp->lock);
+bool onesided_write_inline(struct local *local, struct qp *qp, struct peer *peer, const struct send_wqe *wqe,
+			   struct effects *effects) REQUIRES(qp->lock);
+/* The same of one that has one SGE, and is not in the send queue. */
+bool onesided_write_at_once(struct local *local, struct qp *qp, struct peer *peer, const struct ibv_send_wr *wr,
+			    struct effects *effects) REQUIRES(qp->lock);
 /*
  * Start to fetch the data of @message for our QP @qpn; its pieces are at @source. Holds the peer's
  * ring. With the progress lock.

@@ -424,7 +424,7 @@ static bool onesided_complete(struct local *local, struct qp *qp, unsigned need,
 	counter_add(local->counters, counter_of(need), 1);
 	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
 		trace_direct(qp, send_queue_at(&qp->sq, qp->sq.tail), original, mapped);
-	transport_direct_done(qp, qp->send_cq->stamped ? clock_now_ns() : 0, effects);
+	transport_direct_done(qp, NULL, qp->send_cq->stamped ? clock_now_ns() : 0, effects);
 	return true;
 }
 
@@ -464,9 +464,15 @@ static bool target_find(struct qp *qp, const struct peer *peer, uint32_t rkey) R
 	return true;
 }
 
+/* Such a WRITE: where it goes, and how much of it. */
+struct short_write {
+	uint64_t remote;
+	uint32_t rkey, length;
+};
+
 /* With our memory held, and present. */
 static bool write_with_hazard(struct local *local, struct qp *qp, const struct peer *peer,
-			      const struct send_wqe *wqe, const void *from) REQUIRES(qp->lock)
+			      const struct short_write *write, const void *from) REQUIRES(qp->lock)
 {
 	const struct shortcut_target *to = &qp_notes(qp)->target;
 	unsigned hazard;
@@ -477,60 +483,74 @@ static bool write_with_hazard(struct local *local, struct qp *qp, const struct p
 	/* Moved behind the end of a channel, before its memory is unmapped: as peer->life. */
 	done = atomic_load(&local->epoch) == qp->shortcut && grant_is_alive(peer->alive, qp->pairing.theirs) &&
 	       peer_version_holds(peer->regions, to->id, to->version) &&
-	       !copy_user_ordered(to->mapped + (wqe->remote_address - to->start), from, wqe->length);
+	       !copy_user_ordered(to->mapped + (write->remote - to->start), from, write->length);
 	hazard_end(peer->hazards, hazard);
 	return done;
 }
 
 /* From a region that is not kept yet. */
 static bool write_from_region(struct local *local, struct qp *qp, const struct peer *peer,
-			      const struct send_wqe *wqe) REQUIRES(qp->lock)
+			      const struct short_write *write, const struct ibv_sge *sge) REQUIRES(qp->lock)
 {
 	const struct mr_accessor accessor = { .pd = qp_send_pd(qp), .qpn = qp->number };
 	struct mr_access access;
 	bool done;
 
-	if (mr_access_begin(local->mrs, &accessor, wqe->sge[0].lkey, 0, wqe->sge[0].addr, wqe->length,
-			    &access) != MR_OK)
+	if (mr_access_begin(local->mrs, &accessor, sge->lkey, 0, sge->addr, write->length, &access) != MR_OK)
 		return false;
-	done = (mr_access_in_block(local->mrs, &access) || !user_touch(access.host, wqe->length)) &&
-	       write_with_hazard(local, qp, peer, wqe, access.host);
+	done = (mr_access_in_block(local->mrs, &access) || !user_touch(access.host, write->length)) &&
+	       write_with_hazard(local, qp, peer, write, access.host);
 	mr_keep(local->mrs, &access, qp->number, &qp_notes(qp)->source);
 	mr_access_end(&access);
 	return done;
 }
 
-static bool write_short(struct local *local, struct qp *qp, const struct peer *peer, const struct send_wqe *wqe)
-	REQUIRES(qp->lock)
-{
-	const struct mr_kept *kept = &qp_notes(qp)->source;
-	const void *from;
-
-	if (wqe->flags & IBV_SEND_INLINE)
-		return write_with_hazard(local, qp, peer, wqe, wqe->inline_data);
-	from = mr_kept_at(kept, wqe->sge[0].lkey, wqe->sge[0].addr, wqe->length);
-	if (!from)
-		return write_from_region(local, qp, peer, wqe);
-	return (kept->in_block || !user_touch(from, wqe->length)) &&
-	       write_with_hazard(local, qp, peer, wqe, from);
-}
-
 /* Is it wholly in the region that the shortcut has as its target? */
-static bool target_has(const struct shortcut_target *target, const struct send_wqe *wqe)
+static bool target_has(const struct shortcut_target *target, const struct short_write *write)
 {
-	uint64_t offset = wqe->remote_address - target->start;
+	uint64_t offset = write->remote - target->start;
 
-	return target->rkey == wqe->rkey && offset <= target->length && wqe->length <= target->length - offset;
+	return target->rkey == write->rkey && offset <= target->length && write->length <= target->length - offset;
 }
 
-bool onesided_write_short(struct local *local, struct qp *qp, struct peer *peer, const struct send_wqe *wqe,
-			  struct effects *effects)
+static bool target_is_found(struct qp *qp, const struct peer *peer, const struct short_write *write)
+	REQUIRES(qp->lock)
 {
 	const struct shortcut_target *target = &qp_notes(qp)->target;
 
-	return wqe->length &&
-	       (target_has(target, wqe) || (target_find(qp, peer, wqe->rkey) && target_has(target, wqe))) &&
-	       !commit_meets(peer, target->host + (wqe->remote_address - target->start), wqe->length) &&
-	       write_short(local, qp, peer, wqe) &&
+	return write->length &&
+	       (target_has(target, write) || (target_find(qp, peer, write->rkey) && target_has(target, write))) &&
+	       !commit_meets(peer, target->host + (write->remote - target->start), write->length);
+}
+
+bool onesided_write_inline(struct local *local, struct qp *qp, struct peer *peer, const struct send_wqe *wqe,
+			   struct effects *effects)
+{
+	const struct short_write write = { wqe->remote_address, wqe->rkey, wqe->length };
+
+	return target_is_found(qp, peer, &write) && write_with_hazard(local, qp, peer, &write, wqe->inline_data) &&
 	       onesided_complete(local, qp, IBV_ACCESS_REMOTE_WRITE, 0, true, effects);
+}
+
+bool onesided_write_at_once(struct local *local, struct qp *qp, struct peer *peer, const struct ibv_send_wr *wr,
+			    struct effects *effects)
+{
+	const struct short_write write = { wr->wr.rdma.remote_addr, wr->wr.rdma.rkey, wr->sg_list->length };
+	const struct mr_kept *kept = &qp_notes(qp)->source;
+	const void *from;
+	bool done;
+
+	if (!target_is_found(qp, peer, &write))
+		return false;
+	from = mr_kept_at(kept, wr->sg_list->lkey, wr->sg_list->addr, write.length);
+	if (from)
+		done = (kept->in_block || !user_touch(from, write.length)) &&
+		       write_with_hazard(local, qp, peer, &write, from);
+	else
+		done = write_from_region(local, qp, peer, &write, wr->sg_list);
+	if (!done)
+		return false;
+	counter_add(local->counters, COUNTER_LOCAL_WRITE, 1);
+	transport_direct_done(qp, wr, qp->send_cq->stamped ? clock_now_ns() : 0, effects);
+	return true;
 }

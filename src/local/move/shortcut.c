@@ -19,6 +19,7 @@
  * and whether the keys and bounds of the request are right is asked for each request.
  */
 #include "local/move/internal.h"
+#include "local/move/shortcut.h"
 
 #include "platform/clock.h"
 #include "trace/trace.h"
@@ -77,7 +78,7 @@ static bool send_short(struct local *local, struct qp *qp, uint32_t channel, con
 	return true;
 }
 
-bool local_take_shortcut(struct local *local, struct qp *qp, struct effects *effects)
+bool local_take_posted(struct local *local, struct qp *qp, struct effects *effects)
 {
 	uint32_t channel = local_channel(local, qpn_slot(qp->attr.dest_qp_num));
 	const struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.sent);
@@ -87,7 +88,17 @@ bool local_take_shortcut(struct local *local, struct qp *qp, struct effects *eff
 		return false;
 	if (wqe->opcode == IBV_WR_SEND)
 		return send_short(local, qp, channel, wqe);
+	return wqe->flags & IBV_SEND_INLINE && qp->sq.sent == qp->sq.tail &&
+	       onesided_write_inline(local, qp, local->peers->peer[channel], wqe, effects);
+}
+
+bool local_write_at_once(struct local *local, struct qp *qp, const struct ibv_send_wr *wr, struct effects *effects)
+{
+	uint32_t channel = local_channel(local, qpn_slot(qp->attr.dest_qp_num));
+
 	/* Behind messages it is one of them. */
 	return qp->sq.sent == qp->sq.tail &&
-	       onesided_write_short(local, qp, local->peers->peer[channel], wqe, effects);
+	       qp_post_is_write(qp, wr) && wr->sg_list->length <= SHORT_MAX && !qp->counted && !qp->tx_running &&
+	       !atomic_load_explicit(&trace_wanted, memory_order_relaxed) && channel != LOCAL_NO_CHANNEL &&
+	       onesided_write_at_once(local, qp, local->peers->peer[channel], wr, effects);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Datagrams, in and out. Each has a small header with the address and port that it comes from
- * (wire.h); the address must be the one that the packet really came from. What is longer
+ * (wire.h); over RoCE the address must be the one that the packet really came from. What is longer
  * than the path MTU less the header is refused with EMSGSIZE: there are no fragments.
  *
  * As with UDP, a datagram to a port without a socket is lost; a connected socket receives the
@@ -65,7 +65,8 @@ static struct rs_link *next_arrival(struct rsocket *rs, struct sockaddr_storage 
 		const uint8_t *grh = (const uint8_t *)rs_link_arrival(link);
 		size_t bytes = link->arrivals[link->taken % link->receives].bytes;
 
-		if (!rs_datagram_header_read(grh + GRH_BYTES, bytes, from) && is_true(grh, from) &&
+		if (!rs_datagram_header_read(grh + GRH_BYTES, bytes, from) &&
+		    (!link->has_addresses || is_true(grh, from)) &&
 		    (!rs->datagram.connected || is_peer(rs, from)))
 			return link;
 		rs_link_take(link);

@@ -137,6 +137,7 @@ int rs_link_get_locked(struct rsocket *rs, struct rdma_cm_id *id, struct rs_link
 	link->mtu = err ? 0 : 128u << attr.active_mtu;
 	if (link->mtu > DATAGRAM_BYTES)
 		link->mtu = DATAGRAM_BYTES;
+	link->has_addresses = !err && attr.link_layer == IBV_LINK_LAYER_ETHERNET;
 	link->receives = slots_for(rs->options.receive_bytes);
 	link->sends = slots_for(rs->options.send_bytes);
 	if (!err)

@@ -152,6 +152,7 @@ struct rs_link {
 	size_t mapped;
 	uint32_t receives, sends;
 	uint32_t mtu;			/* header and payload of a datagram */
+	bool has_addresses;		/* IP addresses in a GRH come with each: RoCE */
 	uint32_t posted, done;		/* sends since the start */
 	bool armed;
 	struct rs_arrival *arrivals;	/* a ring of @receives */

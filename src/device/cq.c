@@ -251,18 +251,11 @@ static bool before_poll(struct cq *cq)
 	return true;
 }
 
-/* Apart, so that a poll that finds something is short. */
-static __attribute__((noinline)) int poll_empty(struct cq *cq, int count, struct ibv_wc *wc)
+/* Apart, so that other polls are short. */
+static __attribute__((noinline)) int poll_behind_yield(struct cq *cq, int count, struct ibv_wc *wc)
 {
-	int got;
-
-	if (!cq_yield_is_due(cq))
-		return 0;
 	cq_offer_core(cq);
-	got = cq_take(cq, count, wc);
-	if (got)
-		atomic_store_explicit(&cq->empty_polls, 0, memory_order_relaxed);
-	return got;
+	return cq_take(cq, count, wc);
 }
 
 int hca_poll_cq(struct cq *cq, int count, struct ibv_wc *wc)
@@ -272,9 +265,10 @@ int hca_poll_cq(struct cq *cq, int count, struct ibv_wc *wc)
 	if (!before_poll(cq))
 		return -1;
 	got = cq_take(cq, count, wc);
-	if (!got)
-		return poll_empty(cq, count, wc);
-	atomic_store_explicit(&cq->empty_polls, 0, memory_order_relaxed);
+	if (!got && cq_yield_is_due(cq))
+		got = poll_behind_yield(cq, count, wc);
+	if (got)
+		atomic_store_explicit(&cq->empty_polls, 0, memory_order_relaxed);
 	return got;
 }
 

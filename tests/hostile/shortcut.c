@@ -19,12 +19,14 @@
 #define REGION_BYTES (64 * KIB)
 #define SENDS 6			/* before the change, and behind it */
 #define COMPLETIONS (2 * SENDS)
+#define KEPT_MARK 'k'
+#define LATER_MARK '!'
 
 enum change {
 	NO_CHANGE, PEER_FAILS, PEER_RESETS, PEER_DIES, OWN_DRAIN, OWN_ERROR, OWN_AGAIN, REGION_GONE,
 	REGION_REREGISTERED, REGION_SHORT, ARMED, NO_RECEIVE, LATE_RECEIVE, WRITE_BETWEEN, READ_BETWEEN,
 	LONG_BETWEEN, LIST_BETWEEN, PEER_DRAINS, PEER_REGION_GONE, PEER_REGION_ANEW, PEER_RECEIVES_LESS,
-	PEER_ARMS, PEER_REGION_SHORT, CHANGES
+	PEER_ARMS, PEER_REGION_SHORT, PEER_REGION_READ, PEER_REGION_ELSEWHERE, PEER_DENIES, CHANGES
 };
 #define BIT(change)	(1u << (change))
 /* What means nothing to WRITEs, or leaves a receive that nobody takes. */
@@ -37,7 +39,8 @@ static const char *const change_name[CHANGES] = {
 	"the receive is posted late", "a WRITE between them", "a READ between them",
 	"a long SEND between them", "a list between them", "the peer's QP is in SQD for a while",
 	"the region of the receives is deregistered", "it is registered anew", "the receives are shorter",
-	"the peer's CQ is armed", "the peer's region is shorter",
+	"the peer's CQ is armed", "the peer's region is shorter", "the peer's region may be read alone",
+	"the peer's region is in another PD", "the peer's QP lets nobody write",
 };
 
 struct outcome {
@@ -250,6 +253,17 @@ static bool change_of_target(struct scene *scene, struct node *node, struct link
 		CHECK(!ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory, 1024 * (SENDS + 2), 0),
 		      "%m");
 		break;
+	case PEER_REGION_READ:
+		CHECK(!ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+				    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ), "%m");
+		break;
+	case PEER_REGION_ELSEWHERE:
+		CHECK(!ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_PD, ibv_alloc_pd(node->context), NULL, 0, 0), "%m");
+		break;
+	case PEER_DENIES:
+		CHECK(!ibv_modify_qp(link->qp, &(struct ibv_qp_attr){ .qp_access_flags = IBV_ACCESS_REMOTE_READ },
+				     IBV_QP_ACCESS_FLAGS), "%m");
+		break;
 	case PEER_ARMS:
 		CHECK(!ibv_req_notify_cq(node->cq, 0), "%m");
 		break;
@@ -374,13 +388,81 @@ static void compare_writes(void)
 	compare(true);
 }
 
+/* ---- a key of another QP ---- */
+
+#define OTHERS 2		/* QPs, each of a PD of its own at the target, with a region there */
+#define WARM 200u
+
+static enum ibv_wc_status write_one(struct node *node, struct link *link, const struct ibv_mr *mr,
+				    const struct address *to)
+{
+	struct ibv_sge sge = { (uintptr_t)mr->addr, 64, mr->lkey };
+	struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED,
+				  .opcode = IBV_WR_RDMA_WRITE, .wr.rdma = { to->memory, to->rkey } }, *bad;
+	struct ibv_wc wc = { 0 };
+
+	CHECK(!ibv_post_send(link->qp, &wr, &bad), "%m");
+	CHECK(get(node, &wc, 10), "no completion");
+	return wc.status;
+}
+
+/* Both regions are known and mapped here, and each is for its own QP. */
+static void key_requester(struct cast *cast)
+{
+	char *memory = memory_make(MEMORY_MMAP, PAGE);
+	struct link link[OTHERS];
+	struct node node;
+	struct ibv_mr *mr;
+	unsigned n;
+
+	node_open(&node);
+	mr = region_make(&node, memory, PAGE, IBV_ACCESS_LOCAL_WRITE);
+	for (n = 0; n < OTHERS; n++)
+		link_connect(cast, 1, &link[n], &node, mr);
+	memset(memory, KEPT_MARK, PAGE);
+	for (n = 0; n < OTHERS * WARM; n++)
+		CHECK(write_one(&node, &link[n / WARM], mr, &link[n / WARM].there) == IBV_WC_SUCCESS);
+	memset(memory, LATER_MARK, PAGE);
+	CHECK(write_one(&node, &link[1], mr, &link[0].there) == IBV_WC_REM_ACCESS_ERR,
+	      "a WRITE to a region of another PD");
+	meet(cast, 1);
+}
+
+static void key_target(struct cast *cast)
+{
+	struct node node[OTHERS];
+	struct link link[OTHERS];
+	char *memory[OTHERS];
+	unsigned n;
+
+	node_open(&node[0]);
+	for (n = 0; n < OTHERS; n++) {
+		memory[n] = memory_make(MEMORY_ALIGNED, PAGE);
+		node[n] = node[0];
+		node[n].pd = ibv_alloc_pd(node[0].context);
+		CHECK(node[n].pd, "%m");
+		link_connect(cast, 0, &link[n], &node[n], region_make(&node[n], memory[n], PAGE, REMOTE_ALL));
+	}
+	meet(cast, 0);
+	for (n = 0; n < OTHERS; n++)
+		CHECK(memory[n][0] == KEPT_MARK, "what came is %d", memory[n][0]);
+}
+
+static void use_key_of_another(void)
+{
+	actor_fn *const actor[] = { key_requester, key_target };
+	struct cast cast;
+
+	CHECK(!setenv("VERBATIM_MEMORY", "auto", 1));
+	cast_start(&cast, 2, actor, NULL);
+	cast_end(&cast, 60);
+}
+
 /* ---- a region goes while another thread posts from it ---- */
 
 #define ROUNDS 12
 #define LATER_MOST 1000u	/* requests that are posted when the region is gone */
 #define SENDER_WINDOW 32u
-#define KEPT_MARK 'k'
-#define LATER_MARK '!'
 
 /* Shared by both ends. */
 struct losing {
@@ -518,6 +600,7 @@ static void lose_region_of_writes(void)
 const struct hostile_case shortcut_cases[] = {
 	{ "shortcut", "a SEND is the same, whatever changed behind the one before it", compare_sends },
 	{ "shortcut_write", "a WRITE is the same, whatever changed behind the one before it", compare_writes },
+	{ "shortcut_key", "a WRITE to a region that another QP may write", use_key_of_another },
 	{ "kept_send", "a region that goes while another thread posts SENDs from it", lose_region_of_sends },
 	{ "kept_write", "a region that goes while another thread posts WRITEs from it", lose_region_of_writes },
 	{ 0 },

@@ -213,13 +213,13 @@ static void a_peer_with_a_channel_has_its_port_unasked(void **state)
 	engine->local.peers = NULL;
 }
 
-static void keeps(struct qp *qp, uint32_t source, uint32_t receive)
+static void keeps(struct qp *qp, uint32_t source, uint32_t receive) UNCHECKED_LOCKS
 {
 	qp_notes(qp)->source = (struct mr_kept){ .key = source, .length = 8 };
 	qp_notes(qp)->receive = (struct mr_kept){ .key = receive, .length = 8 };
 }
 
-static void expect_kept(struct qp *qp, uint32_t source, uint32_t receive)
+static void expect_kept(struct qp *qp, uint32_t source, uint32_t receive) UNCHECKED_LOCKS
 {
 	assert_int_equal(qp_notes(qp)->source.key, source);
 	assert_int_equal(qp_notes(qp)->source.length, source ? 8 : 0);

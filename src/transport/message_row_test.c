@@ -315,7 +315,7 @@ static void expect_the_same(struct scene *one, struct scene *other) UNCHECKED_LO
 	assert_int_equal(cq_take_one(&b->recv_cq, &of_other), 0);
 }
 
-static void compare(const struct change *change, bool with_srq)
+static void compare(const struct change *change, bool with_srq) UNCHECKED_LOCKS
 {
 	struct scene *scene = calloc(2, sizeof(*scene));
 	bool in_row = change->then == IN_ROW || (change->then == UNLESS_SHARED && !with_srq);

@@ -389,7 +389,8 @@ static void what_is_kept_has_the_bounds_of_its_region(void **state)
 	for (from = 0; from < 200; from++)
 		for (length = 1; length < 200; length++) {
 			uint64_t address = (uintptr_t)memory - 64 + from;
-			void *at = try(mr.ibv.lkey, 0, address, length) == MR_OK ? (void *)(uintptr_t)address : NULL;
+			bool fits = try(mr.ibv.lkey, 0, address, length) == MR_OK;
+			void *at = fits ? (void *)(uintptr_t)address : NULL;
 
 			assert_ptr_equal(mr_kept_at(&keeper.kept, mr.ibv.lkey, address, length), at);
 		}

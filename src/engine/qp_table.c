@@ -116,8 +116,8 @@ bool engine_has_ended(uint32_t qpn)
 }
 
 /*
- * To ask the host takes six system calls. A process with which there is a channel bound both names of its slot,
- * or nobody had answered there, and holds them as long as it has the channel.
+ * To ask the host takes six system calls. A process with which there is a channel need not be asked for:
+ * it answered at a name of its slot, and holds both names as long as it has the channel.
  */
 int engine_peer_has_port(const struct engine *engine, uint32_t slot, const char *who, bool *has)
 {

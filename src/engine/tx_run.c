@@ -70,7 +70,7 @@ static void packets_leave(struct engine *engine, struct qp *qp, struct tx_batch 
 }
 
 /*
- * What the link of @qp cannot pass on stays with the QP, whose requests are then told to wait as on a port without
+ * What the link of @qp cannot pass on stays with the QP, whose requests wait as on a port without
  * credits. What goes through memory goes on: tx_release() costs it a run.
  */
 static bool tx_is_held(struct engine *engine, struct qp *qp) REQUIRES(qp->lock)

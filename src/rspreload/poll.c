@@ -189,8 +189,8 @@ int poll_until(struct pollfd *fds, nfds_t count, int64_t deadline_ns)
 }
 
 /*
- * It only reads. But glibc 2.41 says of poll() that it only writes there, and gcc believes it: what is const in
- * a call would have to be written before.
+ * Only reads @fds, but cannot have it const: glibc 2.41 declares that poll() only writes its array, so
+ * gcc 14 warns where poll() hands the array on, as const, before anybody has written it.
  */
 static bool has_twins(struct pollfd *fds, nfds_t count)
 {

@@ -504,8 +504,7 @@ static uint64_t data_hoq_us(const struct attached *attached)
 static void data_look(struct attached *attached)
 {
 	struct visitor *visitor = attached->visitor;
-	uint64_t now_us = visitor->room->now_us, own_us = now_us - attached->looked_us, cpu_us;
-	uint64_t hoq_us = data_hoq_us(attached);
+	uint64_t now_us = visitor->room->now_us, own_us = now_us - attached->looked_us, cpu_us, hoq_us;
 
 	if (own_us < LOOK_US)
 		return;
@@ -522,6 +521,7 @@ static void data_look(struct attached *attached)
 	attached->looked_us = now_us;
 	attached->idle_us += own_us;
 	attached->held_us += own_us;
+	hoq_us = data_hoq_us(attached);
 	if (hoq_us != FABRIC_NEVER && (attached->idle_us >= hoq_us || attached->held_us >= HELD_US ||
 				       now_us - attached->read_us >= HUNGRY_US))
 		data_stall(attached);

@@ -181,13 +181,16 @@ void mr_access_end(struct mr_access *access)
 void mr_keep(struct mr_table *table, const struct mr_access *access, uint32_t qpn, struct mr_kept *kept)
 {
 	struct mr_entry *entry = access->entry;
-	uint32_t by = 0;
+	uint32_t by = atomic_load_explicit(&entry->kept_by, memory_order_relaxed);
 
 	/* Windows are invalidated under locks of QPs, so that nobody could wait for them. */
 	if (entry->kind != MR_REGION || !table->end_kept)
 		return;
-	if (!atomic_compare_exchange_strong_explicit(&entry->kept_by, &by, qpn, memory_order_relaxed,
-						     memory_order_relaxed) && by != qpn)
+	/* Of a QP that goes from region to region it is noted in each: no locked instruction then. */
+	if (!by && atomic_compare_exchange_strong_explicit(&entry->kept_by, &by, qpn, memory_order_relaxed,
+							   memory_order_relaxed))
+		by = qpn;
+	if (by != qpn && by != MR_KEPT_BY_SOME)
 		atomic_store_explicit(&entry->kept_by, MR_KEPT_BY_SOME, memory_order_relaxed);
 	*kept = (struct mr_kept){ .key = entry->last_key, .in_block = mr_access_in_block(table, access),
 				  .start = entry->start, .length = entry->length, .host = entry->host };

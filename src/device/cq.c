@@ -201,7 +201,7 @@ static bool cq_yield_is_due(struct cq *cq)
 }
 
 /*
- * Then the CQ is looked at again. A core that somebody took comes back after a time slice, and what arrived in
+ * The caller looks at the CQ again. A core that somebody took comes back after a time slice, and what arrived in
  * it is to be found by this poll: who hears of the connection's end behind an empty one may throw the QP away.
  */
 static void cq_offer_core(struct cq *cq)

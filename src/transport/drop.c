@@ -53,8 +53,8 @@ static const char *drop_state_advice(enum ibv_qp_state state, bool theirs)
 }
 
 #define DROP_ROCE_PKEY	": RoCE has 0xffff alone (pkey_index 0)"
-#define DROP_PORT_PKEY	": no row of this port's table lets it in (smpquery pkeys); a full member, bit 15, " \
-			"has to be the packet's key or the row's"
+#define DROP_PORT_PKEY	": no row of this port's table lets it in (smpquery pkeys): one has to be the same " \
+			"but for bit 15, which one of both needs: a full member"
 
 /* The field @name of @length characters; what snprintf() returns. */
 static int drop_field(const char *name, size_t length, const struct drop_facts *facts, char *out, size_t size)

@@ -105,7 +105,10 @@ static void finish_push_send(struct qp_call *call, const struct send_wqe *wqe, u
 	finish_pushed(call, cq, completion);
 }
 
-/* The same of a WRITE that is no entry of the queue. */
+/*
+ * The same of a WRITE that is no entry of the queue. One function for both, given a struct ibv_wc, would have it
+ * put together before the CQ is locked, and copied.
+ */
 static void finish_push_write(struct qp_call *call, const struct ibv_send_wr *wr, uint32_t number)
 	REQUIRES(call->qp->lock)
 {

@@ -98,7 +98,7 @@ static inline unsigned transport_run_end(struct qp *qp, bool cut) REQUIRES(qp->l
 
 /* ---- messages: the requester ---- */
 
-/* The same of a SEND without more, whose data is in the message. */
+/* As transport_message_write(), of a SEND by a shortcut: of one SGE or inline, and nothing but data. */
 static inline bool transport_message_write_short(struct qp *qp, const struct send_wqe *wqe,
 						 uint32_t head[MESSAGE_WORDS], uint8_t *out) REQUIRES(qp->lock)
 {

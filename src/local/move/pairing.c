@@ -203,7 +203,7 @@ static const char *pairing_objection(struct qp *qp, const struct peer *peer,
 	if (!is_connected_to(qp, peer, control->qpn))
 		return "it is connected to another QP";
 	if (qp->ib_port)
-		return "it is a port's of a fabric, whose switches see each packet";
+		return "its port is one of a fabric, whose switches see each packet";
 	if (qp->mtu != control->mtu)
 		return "their path MTUs differ";
 	return transport_pairing_asked(qp, control->psn);

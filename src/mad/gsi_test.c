@@ -472,6 +472,16 @@ static void where_nobody_has_the_port_is_known_within_milliseconds(void **state)
 	assert_int_equal(counted(COUNTER_TX_LINK), 0);
 }
 
+/* A pair that is new may lose its first question of ARP; the kernel asks again after a second. */
+static void neighbour_is_known(void)
+{
+	struct mad_address to = way("10.9.0.1", "10.9.0.2");
+	uint8_t mad[MAD_BYTES] = { MAD_BASE_VERSION, SOME_CLASS };
+
+	assert_int_equal(gsi_send(gsi, &to, mad), 0);
+	assert_true(comes(&heard.unreachable, 1));
+}
+
 /* An error that waits on the socket is not that of the next MAD. */
 static void errors_of_one_destination_do_not_disturb_another(void **state)
 {
@@ -479,12 +489,13 @@ static void errors_of_one_destination_do_not_disturb_another(void **state)
 	uint8_t mad[MAD_BYTES] = { MAD_BASE_VERSION, SOME_CLASS };
 	unsigned i;
 
+	neighbour_is_known();
 	for (i = 0; i < 200; i++) {
 		assert_int_equal(gsi_send(gsi, &bad, mad), 0);
 		assert_int_equal(gsi_send(gsi, &good, mad), 0);
 		assert_true(comes(&heard.received, i + 1));
 	}
-	assert_true(heard.unreachable > 0);
+	assert_true(comes_true(heard.unreachable > 1));
 	assert_int_equal(counted(COUNTER_TX_LINK), 0);
 }
 
@@ -725,6 +736,7 @@ static void a_qp_that_gives_up_its_peer_is_told_of(void **state)
 	init.pd = (struct ibv_pd *)pd;
 	init.send_cq = init.recv_cq = (struct ibv_cq *)cq;
 	assert_int_equal(hca_create_qp(context, &init, &qp), 0);
+	neighbour_is_known();
 	connect_to_nobody(qp);
 	assert_int_equal(hca_post_send(qp, &wr, &bad), 0);
 	assert_true(comes(&heard.failed, 1));

@@ -304,6 +304,7 @@ static void a_node_that_was_off_is_what_the_file_says(void **unused)
 	assert_string_equal(node.description, "host2");
 	fabric_port_info(world.fabric, HOST2, 1, &port);
 	assert_true(port.cap_mask & CAP_IS_SM);
+	assert_false(port.cap_mask & 0x20);	/* IsAutomaticMigrationSupported: an HCA has no APM */
 	assert_int_equal(test_smp(&world, "13", MAD_METHOD_GET, 0x12, 0, NULL), 0);
 	record_read(RECORD_SWITCH_INFO, world.data, &info);
 	assert_int_equal(info.default_multicast_primary_port, 255);

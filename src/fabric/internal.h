@@ -27,7 +27,7 @@
 #define CAP_TRAP		0x00000008u
 #define CAP_SL_MAP		0x00000040u
 #define CAP_EXTENDED_SPEEDS	0x00004000u
-#define CAP_CA 0x0641c868u /* traps, migration, SL map, CapMask2, CM, client reregister ... */
+#define CAP_CA 0x0641c848u /* traps, SL map, CapMask2, CM, client reregister ...; no automatic path migration */
 #define CAP_SWITCH		0x4440c848u	/* traps, SL map, CapMask2, MulticastFDBTop ... */
 #define CAP2_SET_DESCRIPTION	0x0001u
 #define CAP2_WIDTH_2X		0x0010u

@@ -74,8 +74,10 @@ static void completer_after_progress(struct qp_call *call) REQUIRES(call->qp->lo
 		requester->loss.probe_backoff = 0;
 		rtt_ns = call->now_ns - requester->timing_ns;
 	}
-	if (requester->una_psn == requester->send_psn)
+	if (requester->una_psn == requester->send_psn) {
 		requester->acked_bytes = requester->flight_bytes;
+		repair_ends(call->qp);
+	}
 	completer_retire(call);
 	if (call->qp->state == IBV_QPS_ERR)
 		return;

@@ -236,6 +236,8 @@ uint32_t wqe_chunk_end(const struct qp *qp, const struct send_wqe *wqe, uint32_t
 /* Cost to the path of the PSNs [@from, @to) of the request. */
 uint32_t wqe_cost(const struct qp *qp, const struct send_wqe *wqe, uint32_t from, uint32_t to)
 	REQUIRES(qp->lock);
+/* The request of @psn, from *number on, which it becomes. NULL: it cannot be sent now. */
+struct send_wqe *request_at(const struct qp *qp, uint32_t *number, uint32_t psn) REQUIRES(qp->lock);
 /* Fill @packet for the request packet @psn; returns one past the PSNs that it takes. */
 uint32_t wqe_packet(const struct qp *qp, const struct send_wqe *wqe, uint32_t psn,
 		    struct packet *packet) REQUIRES(qp->lock);

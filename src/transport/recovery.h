@@ -37,6 +37,8 @@ struct repair {
 	uint32_t from_psn;		/* gaps before it were sent again in this round ... */
 	uint32_t mark_psn;		/* ... before anything from here on was sent */
 	uint64_t held[4];
+	uint32_t freed_psn;		/* what is held before it has no share of the window ... */
+	uint32_t freed_bytes;		/* ... of so many bytes, which are not answered yet */
 };
 
 /* Requests of the peer that came behind a gap: places, by PSN. */

@@ -83,6 +83,33 @@ static void repair_begin_round(struct requester *requester, struct repair *repai
 	requester->timing = requester->loss.probing = false;
 }
 
+/*
+ * What the peer holds has left the network and its socket's buffer. Not so a READ: its responses are yet to come.
+ */
+static void repair_free_held(struct qp *qp, struct repair *repair) REQUIRES(qp->lock)
+{
+	struct requester *requester = &qp->requester;
+	uint32_t number = qp->sq.tail, bytes = 0, psn, end;
+	const struct send_wqe *wqe;
+
+	if (!repair->freed_bytes || psn_before(repair->freed_psn, requester->una_psn))
+		repair->freed_psn = requester->una_psn;
+	for (psn = repair->freed_psn; psn_before(psn, repair->end_psn); psn = end) {
+		wqe = request_at(qp, &number, psn);
+		if (!wqe)
+			break;
+		end = wqe_chunk_end(qp, wqe, psn);
+		if (repair_is_held(qp, psn) && !wqe_takes_resource(wqe))
+			bytes += wqe_cost(qp, wqe, psn, end);
+	}
+	repair->freed_psn = psn;
+	if (!bytes || !qp->path)
+		return;
+	repair->freed_bytes += bytes;
+	requester->flight_bytes -= bytes;
+	(void)path_answered(qp->path, qp->transport->run_queue, bytes, 0);
+}
+
 void repair_learn(struct qp *qp, const struct gaps *gaps)
 {
 	struct requester *requester = &qp->requester;
@@ -101,6 +128,7 @@ void repair_learn(struct qp *qp, const struct gaps *gaps)
 	if (!on || (psn_before(requester->una_psn, repair->from_psn) &&
 		    psn_before(repair->mark_psn, end)))
 		repair_begin_round(requester, repair);
+	repair_free_held(qp, repair);
 }
 
 /* ---- sending again ---- */

@@ -12,10 +12,11 @@
  *	   |                               +--> NO           |
  *	   +-------------------------------------------------+
  *
- * A report is believed in one thing: what not to send again for now. What it says is held is not
- * answered: it stays in the send queue, with its share of the window, and the timers run. A peer
- * that lies about it, or holds no more, is the slower for it: an ACK timeout goes back to the
- * oldest packet as without all this.
+ * A report is believed in two things: what not to send again for now, and that it has left the
+ * network, so its share of the window is free. It is not answered: it stays in the send queue, and
+ * the timers run. A peer that lies about it, or holds no more, is the slower for it: an ACK timeout
+ * goes back to the oldest packet as without all this. Beyond a gap GAPS_REACH packets are sent at
+ * the most, with any window: more finds no place.
  *
  * One round sends each gap once. Gaps of a round are sent again when the peer holds something that
  * was sent after them.
@@ -69,6 +70,30 @@ static inline void repair_stop(struct qp *qp) REQUIRES(qp->lock)
 
 	if (recovery)
 		recovery->repair.active = false;
+}
+
+/* All is answered, or begins anew: nothing has left the window before its time. */
+static inline void repair_ends(struct qp *qp) REQUIRES(qp->lock)
+{
+	struct recovery *recovery = recovery_of(qp);
+
+	if (recovery) {
+		recovery->repair.active = false;
+		recovery->repair.freed_bytes = 0;
+	}
+}
+
+/* Of @bytes that are answered so many have no share of the window any more. */
+static inline uint32_t repair_answered_bytes(struct qp *qp, uint32_t bytes) REQUIRES(qp->lock)
+{
+	struct recovery *recovery = recovery_of(qp);
+	uint32_t freed;
+
+	if (!recovery)
+		return 0;
+	freed = recovery->repair.freed_bytes < bytes ? recovery->repair.freed_bytes : bytes;
+	recovery->repair.freed_bytes -= freed;
+	return freed;
 }
 
 /* *psn: the next one to look at in this round. False: there is none. */

@@ -93,6 +93,66 @@ static void only_what_the_peer_lacks_is_sent_again(void **state)
 	station_free(s);
 }
 
+/* It has left the network, and is counted once: at the report, not at the ACK as well. */
+static void what_is_held_has_no_share_of_the_window(void **state)
+{
+	struct station *s = repair_asked_station();
+	uint32_t one = s->qp.requester.flight_bytes / WRITES;
+
+	receive_gaps(s, GAPS_REPORT, OUR_PSN, 1 | 4);
+	assert_int_equal(s->qp.requester.flight_bytes, (WRITES - 2) * one);
+	receive_gaps(s, GAPS_REPORT, OUR_PSN, 1 | 4);
+	assert_int_equal(s->qp.requester.flight_bytes, (WRITES - 2) * one);
+	receive_gaps(s, GAPS_REPORT, OUR_PSN, 1 | 4 | 8);
+	assert_int_equal(s->qp.requester.flight_bytes, (WRITES - 3) * one);
+	assert_int_equal(s->qp.path->in_flight_bytes, (WRITES - 3) * one);
+	assert_int_equal(transmit(s), 2);			/* 0 and 2 */
+	receive_ack(s, OUR_PSN + 4);				/* up to 4: two had their share */
+	assert_int_equal(s->qp.requester.flight_bytes, (WRITES - 5) * one);
+	receive_ack(s, OUR_PSN + WRITES - 1);
+	assert_int_equal(s->qp.requester.flight_bytes, 0);
+	assert_int_equal(s->qp.path->in_flight_bytes, 0);
+	station_free(s);
+}
+
+/* Sent again from the beginning, each has its share again. */
+static void who_goes_back_pays_for_what_was_held(void **state)
+{
+	struct station *s = repair_asked_station();
+	uint32_t all = s->qp.requester.flight_bytes;
+
+	receive_gaps(s, GAPS_REPORT, OUR_PSN, 1 | 4);
+	assert_true(s->qp.requester.flight_bytes < all);
+	receive_nak(s, OUR_PSN, AETH_RNR, 1);
+	assert_int_equal(s->qp.requester.flight_bytes, 0);
+	pass_time(s, MILLISECOND);
+	assert_int_equal(transmit(s), WRITES);
+	assert_int_equal(s->qp.requester.flight_bytes, all);
+	receive_ack(s, OUR_PSN + WRITES - 1);
+	assert_int_equal(s->qp.path->in_flight_bytes, 0);
+	station_free(s);
+}
+
+/* With all said to be held the window is free: no more leaves than a report can tell of. */
+static void no_more_is_under_way_than_can_be_told_of(void **state)
+{
+	struct station *s = repair_asked_station();
+	const struct requester *requester = &s->qp.requester;
+
+	receive_gaps(s, GAPS_REPORT, OUR_PSN, UINT64_MAX);
+	s->qp.path->window_bytes = UINT32_MAX / 2;
+	for (unsigned i = 0; i < 40; i++)
+		post(s, IBV_WR_RDMA_WRITE, 0, 16 * MTU);
+	while (transmit(s))
+		;
+	assert_int_equal(psn_diff(requester->send_psn, requester->una_psn), GAPS_REACH + 1);
+	receive_ack(s, OUR_PSN + 9);
+	while (transmit(s))
+		;
+	assert_int_equal(psn_diff(requester->send_psn, OUR_PSN), WRITES + 40 * 16);
+	station_free(s);
+}
+
 static void the_same_report_again_sends_nothing(void **state)
 {
 	struct station *s = repair_asked_station();
@@ -276,6 +336,9 @@ int main(void)
 		TEST(at_the_first_loss_the_peer_is_asked),
 		TEST(nobody_is_asked_who_cannot_be_a_verbatim),
 		TEST(only_what_the_peer_lacks_is_sent_again),
+		TEST(what_is_held_has_no_share_of_the_window),
+		TEST(who_goes_back_pays_for_what_was_held),
+		TEST(no_more_is_under_way_than_can_be_told_of),
 		TEST(the_same_report_again_sends_nothing),
 		TEST(a_gap_is_sent_once_more_if_what_was_sent_later_is_held),
 		TEST(a_read_in_a_gap_is_asked_for_again),

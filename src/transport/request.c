@@ -64,6 +64,19 @@ uint32_t wqe_cost(const struct qp *qp, const struct send_wqe *wqe, uint32_t from
 	       packet_cost((uint32_t)(wqe->length - start) & (qp->mtu - 1));
 }
 
+struct send_wqe *request_at(const struct qp *qp, uint32_t *number, uint32_t psn)
+{
+	for (; *number != qp->sq.sent; ++*number) {
+		struct send_wqe *wqe = send_queue_at(&qp->sq, *number);
+
+		if (wqe->state == WQE_FAILED)
+			return NULL;
+		if (!wqe_is_local(wqe) && psn_diff(psn, wqe->last_psn) <= 0)
+			return wqe;
+	}
+	return NULL;
+}
+
 enum flavour { PLAIN, IMM, INV };
 
 static enum flavour flavour_of(const struct send_wqe *wqe)

@@ -61,6 +61,7 @@ static void give_all(struct qp_call *call) REQUIRES(call->qp->lock)
 			     requester->flight_bytes);
 	requester->flight_bytes = requester->acked_bytes = 0;
 	requester->rd_outstanding = 0;
+	repair_ends(call->qp);
 }
 
 void requester_stop(struct qp_call *call)
@@ -75,7 +76,6 @@ void requester_stop(struct qp_call *call)
 	requester->rnr_until_ns = 0;
 	loss_stop(&requester->loss);
 	requester->timing = false;
-	repair_stop(call->qp);
 	requester->local_messages = requester->refused = 0;
 }
 
@@ -87,6 +87,7 @@ void requester_give_acked(struct qp_call *call, uint64_t rtt_ns)
 
 	if (!call->qp->path || (!bytes && !rtt_ns))
 		return;
+	bytes -= repair_answered_bytes(call->qp, bytes);
 	assert(bytes <= requester->flight_bytes);
 	requester->flight_bytes -= bytes;
 	requester->acked_bytes = 0;
@@ -105,7 +106,6 @@ void requester_go_back(struct qp_call *call)
 	requester->send_psn = requester->una_psn;
 	requester->send_wqe = call->qp->sq.tail;
 	requester->timing = requester->loss.probing = false;
-	repair_stop(call->qp);
 	count(call, COUNTER_RETRANSMIT);
 }
 
@@ -279,8 +279,9 @@ static struct send_wqe *current_request(struct qp_call *call) REQUIRES(call->qp-
 static bool may_send(const struct qp *qp, const struct send_wqe *wqe) REQUIRES(qp->lock)
 {
 	const struct requester *requester = &qp->requester;
+	int32_t ahead = psn_diff(requester->send_psn, requester->una_psn);
 
-	if (psn_diff(requester->send_psn, requester->una_psn) >= PSNS_IN_FLIGHT_MAX)
+	if (ahead >= PSNS_IN_FLIGHT_MAX || (ahead > (int32_t)GAPS_REACH && repair_is_on(qp)))
 		return false;
 	if (wqe_takes_resource(wqe))
 		return requester->rd_outstanding < qp->attr.max_rd_atomic;
@@ -460,21 +461,6 @@ static void requester_send_probe(struct transmit *transmit) REQUIRES(transmit->c
 	loss_probe_sent(&requester->loss, end, call->now_ns);
 	requester->timing = false;
 	transmit->request_index = -1;
-}
-
-/* The request of @psn, from *number on, which it becomes. NULL: it cannot be sent now. */
-static struct send_wqe *request_at(const struct qp *qp, uint32_t *number, uint32_t psn)
-	REQUIRES(qp->lock)
-{
-	for (; *number != qp->sq.sent; ++*number) {
-		struct send_wqe *wqe = send_queue_at(&qp->sq, *number);
-
-		if (wqe->state == WQE_FAILED)
-			return NULL;
-		if (!wqe_is_local(wqe) && psn_diff(psn, wqe->last_psn) <= 0)
-			return wqe;
-	}
-	return NULL;
 }
 
 /* What the peer lacks, beside the window: what was lost has its share of it still. */

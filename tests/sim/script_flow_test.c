@@ -109,6 +109,23 @@ static void one_percent_of_loss_leaves_half_of_the_goodput(void **state)
 	check_half(options);
 }
 
+/* A gap holds up the ACKs for a round trip, but not what is sent meanwhile: what is held is out of the window. */
+static void a_gap_does_not_stop_the_window(void **state)
+{
+	struct measure_options options = many_qps();
+	double lossless, lossy;
+
+	options.qps = 1;
+	options.messages = 300;
+	options.depth = 16;
+	options.delay_ns = 50 * US;
+	lossless = goodput(&options);
+	options.loss = MILLION / 100;
+	lossy = goodput(&options);
+	print_message("  %.1f Gb/s without loss, %.1f with 1 %% of packets lost, 50 us away\n", lossless, lossy);
+	assert_true(lossy >= lossless * 8 / 10);
+}
+
 static void one_percent_of_lost_batches_leaves_half_of_the_goodput(void **state)
 {
 	struct measure_options options = many_qps();
@@ -302,6 +319,7 @@ int main(void)
 		cmocka_unit_test(three_processes_into_one_socket_buffer_get_along),
 		cmocka_unit_test(sixty_four_qps_get_along_with_less_than_they_expect),
 		cmocka_unit_test(one_percent_of_loss_leaves_half_of_the_goodput),
+		cmocka_unit_test(a_gap_does_not_stop_the_window),
 		cmocka_unit_test(one_percent_of_lost_batches_leaves_half_of_the_goodput),
 		cmocka_unit_test(a_long_round_trip_is_learnt),
 		cmocka_unit_test(credits_keep_a_slow_receiver_from_rnr),

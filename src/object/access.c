@@ -27,33 +27,22 @@ static bool in_bounds(const struct mr_entry *entry, uint64_t address, uint64_t l
 	       length <= entry->length - offset;
 }
 
-/* A window has only an rkey, and admits QPs of its PD, or (type 2) the QP it is bound on. */
-static enum mr_fault access_check_window(const struct mr_entry *entry,
-					 const struct mr_accessor *accessor, unsigned need)
-{
-	if (!entry->parent)
-		return MR_UNBOUND;
-	if (entry->kind == MR_WINDOW_2 && entry->qpn != accessor->qpn)
-		return MR_QP;
-	if (!need || need & ~(unsigned)ACCESS_REMOTE)
-		return MR_ACCESS;
-	return MR_OK;
-}
-
 static enum mr_fault access_check_region(const struct mr_entry *entry,
 					 const struct mr_accessor *accessor, unsigned need,
 					 uint64_t address, uint64_t length)
 {
-	enum mr_fault fault;
-
 	if (entry->pd != accessor->pd)
 		return MR_PD;
 	if (entry->kind != MR_REGION) {
 		if (entry->kind == MR_NULL)
 			return need & ~entry->access ? MR_ACCESS : length > entry->length ? MR_BOUNDS : MR_OK;
-		fault = access_check_window(entry, accessor, need);
-		if (fault != MR_OK)
-			return fault;
+		/* A window has only an rkey, and admits QPs of its PD, or (type 2) the QP it is bound on. */
+		if (!entry->parent)
+			return MR_UNBOUND;
+		if (entry->kind == MR_WINDOW_2 && entry->qpn != accessor->qpn)
+			return MR_QP;
+		if (!need || need & ~(unsigned)ACCESS_REMOTE)
+			return MR_ACCESS;
 	}
 	if (need & ~entry->access)
 		return MR_ACCESS;
@@ -273,66 +262,52 @@ static void explain_bounds(const struct mr_entry *entry, uint32_t key, uint64_t 
 		 " (IBV_ACCESS_ZERO_BASED: addresses are offsets from its start)" : "");
 }
 
-static void explain_entry(const struct mr_entry *entry, const struct mr_accessor *accessor,
-			  uint32_t key, unsigned need, uint64_t address, uint64_t length,
-			  enum mr_fault fault, char *line, size_t size)
+void mr_explain(struct mr_table *table, const struct mr_accessor *accessor, uint32_t key,
+		unsigned need, uint64_t address, uint64_t length, enum mr_fault fault, char *line,
+		size_t size)
 {
 	static const char *const owner[] = { [MR_DOMAIN_QP] = "", [MR_DOMAIN_SRQ] = "the SRQ of ",
 					     [MR_DOMAIN_WQ] = "the work queue of " };
+	const struct mr_entry *entry = &table->entry[mr_index_of(key)];
+	uint32_t reversed = __builtin_bswap32(key);
 
+	lock_acquire(&table->lock);
+	if (!key || mr_key_of(entry) != key)
+		fault = MR_KEY;
 	switch (fault) {
+	case MR_KEY:
+		if (reversed && mr_key_of(&table->entry[mr_index_of(reversed)]) == reversed)
+			snprintf(line, size, "key 0x%08x has its bytes in the wrong order, 0x%08x names a %s "
+				 "of this process: a key that was sent by htonl() is read by ntohl()", key,
+				 reversed, kind_text(&table->entry[mr_index_of(reversed)]));
+		else
+			snprintf(line, size, "key 0x%08x (address 0x%llx length %llu) names no region or "
+				 "window of this process: it was deregistered, or is not a key of this "
+				 "process", key, (unsigned long long)address, (unsigned long long)length);
+		break;
 	case MR_PD:
 		snprintf(line, size,
 			 "key 0x%08x belongs to protection domain %u, %sqp 0x%06x to %u: "
 			 "create both with one ibv_pd",
 			 key, entry->pd, owner[accessor->domain], accessor->qpn, accessor->pd);
-		return;
+		break;
 	case MR_ACCESS:
 		explain_access(entry, key, need, line, size);
-		return;
+		break;
 	case MR_BOUNDS:
 		explain_bounds(entry, key, address, length, line, size);
-		return;
+		break;
 	case MR_QP:
 		snprintf(line, size, "key 0x%08x is of a type 2 window bound on qp 0x%06x, but was "
 			 "used on qp 0x%06x", key, entry->qpn, accessor->qpn);
-		return;
+		break;
 	case MR_UNBOUND:
 		snprintf(line, size, "key 0x%08x is of a memory window that is not bound or was "
 			 "invalidated: bind it first (IBV_WR_BIND_MW or ibv_bind_mw)", key);
-		return;
-	case MR_OK:
-	case MR_KEY:
 		break;
+	case MR_OK:
+		snprintf(line, size, "key 0x%08x address 0x%llx length %llu: the access was allowed", key,
+			 (unsigned long long)address, (unsigned long long)length);
 	}
-	snprintf(line, size, "key 0x%08x address 0x%llx length %llu: the access was allowed", key,
-		 (unsigned long long)address, (unsigned long long)length);
-}
-
-static bool mr_is_key(const struct mr_table *table, uint32_t key)
-{
-	return key && mr_key_of(&table->entry[mr_index_of(key)]) == key;
-}
-
-void mr_explain(struct mr_table *table, const struct mr_accessor *accessor, uint32_t key,
-		unsigned need, uint64_t address, uint64_t length, enum mr_fault fault, char *line,
-		size_t size)
-{
-	const struct mr_entry *entry = &table->entry[mr_index_of(key)];
-	uint32_t reversed = __builtin_bswap32(key);
-	bool is_wrong;
-
-	lock_acquire(&table->lock);
-	is_wrong = fault == MR_KEY || !key || mr_key_of(entry) != key;
-	if (is_wrong && mr_is_key(table, reversed))
-		snprintf(line, size, "key 0x%08x has its bytes in the wrong order, 0x%08x names a %s "
-			 "of this process: a key that was sent by htonl() is read by ntohl()", key,
-			 reversed, kind_text(&table->entry[mr_index_of(reversed)]));
-	else if (is_wrong)
-		snprintf(line, size, "key 0x%08x (address 0x%llx length %llu) names no region or "
-			 "window of this process: it was deregistered, or is not a key of this "
-			 "process", key, (unsigned long long)address, (unsigned long long)length);
-	else
-		explain_entry(entry, accessor, key, need, address, length, fault, line, size);
 	lock_release(&table->lock);
 }

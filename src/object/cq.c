@@ -8,7 +8,6 @@
  */
 #include "object/cq.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -63,33 +62,28 @@ static void set_tail(struct cq *cq, uint32_t tail)
 	atomic_store_explicit(&cq->tail, tail, memory_order_release);
 }
 
-static void raise_overflow(struct cq *cq, struct effects *effects) REQUIRES(cq->lock)
+__attribute__((noinline)) bool cq_make_room(struct cq *cq, struct effects *effects)
 {
+	if (cq->overflowed)
+		return false;
+	if (cq->ignore_overrun) {
+		/* A later one frees its slot as well, but for those of an SRQ. */
+		if (cq->ring[cq_tail_of(cq) & cq->mask].slot.shared)
+			wqe_slot_free(&cq->ring[cq_tail_of(cq) & cq->mask].slot);
+		set_tail(cq, cq_tail_of(cq) + 1);
+		return true;
+	}
 	cq->overflowed = true;
 	explain_about("CQ_ERR", OF(CQ, cq->number),
 		"cq %u overflowed: %u completions wait to be polled; poll more often, "
 		      "create it with a larger cqe, or keep fewer requests outstanding", cq->number,
 		      cq->size);
-	if (!cq->async)
-		return;
-	cq->error_event.ibv.event_type = IBV_EVENT_CQ_ERR;
-	cq->error_event.ibv.element.cq = (struct ibv_cq *)&cq->ibv;
-	event_queue_add(cq->async, &cq->error_event.node, effects);
-}
-
-__attribute__((noinline)) bool cq_make_room(struct cq *cq, struct effects *effects)
-{
-	if (cq->overflowed)
-		return false;
-	if (!cq->ignore_overrun) {
-		raise_overflow(cq, effects);
-		return false;
+	if (cq->async) {
+		cq->error_event.ibv.event_type = IBV_EVENT_CQ_ERR;
+		cq->error_event.ibv.element.cq = (struct ibv_cq *)&cq->ibv;
+		event_queue_add(cq->async, &cq->error_event.node, effects);
 	}
-	/* A later one frees its slot as well, but for those of an SRQ. */
-	if (cq->ring[cq_tail_of(cq) & cq->mask].slot.shared)
-		wqe_slot_free(&cq->ring[cq_tail_of(cq) & cq->mask].slot);
-	set_tail(cq, cq_tail_of(cq) + 1);
-	return true;
+	return false;
 }
 
 static void raise_channel_now(struct cq *cq, struct effects *effects) REQUIRES(cq->lock)
@@ -123,15 +117,6 @@ static bool event_waits(struct cq *cq, uint32_t completions) REQUIRES(cq->lock)
 	return true;
 }
 
-static void raise_channel(struct cq *cq, bool solicited, struct effects *effects)
-	REQUIRES(cq->lock)
-{
-	if (cq->armed == CQ_UNARMED || (cq->armed == CQ_ARMED_SOLICITED && !solicited))
-		return;
-	if (!event_waits(cq, 1))
-		raise_channel_now(cq, effects);
-}
-
 void cq_push_end(struct cq *cq, struct completion *completion, bool solicited, struct effects *effects)
 {
 	/* Threads look at the clock before they have the lock. */
@@ -144,7 +129,8 @@ void cq_push_end(struct cq *cq, struct completion *completion, bool solicited, s
 	set_head(cq, cq_head_of(cq) + 1);
 	if (solicited)
 		cq->solicited_end = cq_head_of(cq);
-	raise_channel(cq, solicited, effects);
+	if (cq->armed != CQ_UNARMED && (solicited || cq->armed != CQ_ARMED_SOLICITED) && !event_waits(cq, 1))
+		raise_channel_now(cq, effects);
 	lock_release_plain(&cq->lock);
 }
 
@@ -331,25 +317,6 @@ void cq_disarm(struct cq *cq)
 	lock_release_plain(&cq->lock);
 }
 
-/* Move the waiting completions to @ring, the oldest to slot 0. */
-static void move_ring(struct cq *cq, struct completion *ring, uint32_t size, uint32_t mask)
-	REQUIRES(cq->lock)
-{
-	uint32_t waiting = cq_head_of(cq) - cq_tail_of(cq), i;
-
-	assert(waiting <= size);
-	for (i = 0; i < waiting; i++)
-		ring[i] = cq->ring[(cq_tail_of(cq) + i) & cq->mask];
-	cq->ring = ring;
-	cq->size = size;
-	cq->mask = mask;
-	cq->ibv.cqe = (int)size;
-	cq->solicited_end -= cq_tail_of(cq);
-	cq->notified -= cq_tail_of(cq);
-	set_tail(cq, 0);
-	set_head(cq, waiting);
-}
-
 int cq_resize(struct cq *cq, uint32_t size)
 {
 	struct ring_memory memory = cq->memory, of_old = memory;
@@ -370,7 +337,17 @@ int cq_resize(struct cq *cq, uint32_t size)
 	} else {
 		struct completion *old = cq->ring;
 
-		move_ring(cq, unused, size, mask);
+		/* The oldest goes to slot 0. */
+		for (uint32_t i = 0; i < waiting; i++)
+			unused[i] = old[(cq_tail_of(cq) + i) & cq->mask];
+		cq->ring = unused;
+		cq->size = size;
+		cq->mask = mask;
+		cq->ibv.cqe = (int)size;
+		cq->solicited_end -= cq_tail_of(cq);
+		cq->notified -= cq_tail_of(cq);
+		set_tail(cq, 0);
+		set_head(cq, waiting);
 		cq->memory = memory;
 		memory = of_old;
 		unused = old;

@@ -76,32 +76,20 @@ static uint64_t mr_next_random(struct mr_table *table) REQUIRES(table->lock)
 	return z ^ z >> 31;
 }
 
-static bool is_free(const struct mr_table *table, uint32_t index) REQUIRES(table->lock)
-{
-	return index && table->entry[index].kind == MR_FREE;	/* 0 stays unused: no key is 0, no parent */
-}
-
-static uint32_t find_free(struct mr_table *table) REQUIRES(table->lock)
-{
-	uint32_t index, tries = 0;
-
-	do
-		index = (uint32_t)(mr_next_random(table) >> (64 - MR_INDEX_BITS));
-	while (!is_free(table, index) && ++tries < TRIES);
-	while (!is_free(table, index))
-		index = (index + 1) % MR_TABLE_SIZE;
-	return index;
-}
-
 int mr_entry_take(struct mr_table *table, uint32_t *index)
 {
 	struct mr_entry *entry;
+	uint32_t at = 0, tries = 0;
 
 	if (table->count == MR_TABLE_SIZE - 1)
 		return ENOMEM;
 	table->count++;
-	*index = find_free(table);
-	entry = &table->entry[*index];
+	do
+		at = tries++ < TRIES ? (uint32_t)(mr_next_random(table) >> (64 - MR_INDEX_BITS)) :
+				       (at + 1) % MR_TABLE_SIZE;
+	while (!at || table->entry[at].kind != MR_FREE);	/* 0 stays unused: no key is 0, no parent */
+	*index = at;
+	entry = &table->entry[at];
 	assert(!mr_key_of(entry));
 	/* users and last_key stay: a late reader may be counting itself in and out of the dead entry. */
 	entry->access = entry->pd = entry->qpn = entry->parent = 0;
@@ -145,14 +133,6 @@ void mr_entry_drain(const struct mr_entry *entry)
 		sched_yield();
 }
 
-static void mr_end_kept(const struct mr_table *table, struct mr_entry *entry)
-{
-	uint32_t by = atomic_exchange_explicit(&entry->kept_by, 0, memory_order_relaxed);
-
-	if (by && table->end_kept)
-		table->end_kept(table->keeper, by, entry->last_key);
-}
-
 /*
  * Wait until no access is in progress: first by our own threads, which may be granting the region
  * to another process; then by those processes. This may wait for a stopped process: so no lock is
@@ -161,8 +141,12 @@ static void mr_end_kept(const struct mr_table *table, struct mr_entry *entry)
 static void mr_wait_for_accesses(const struct mr_table *table, struct mr_entry *entry)
 	EXCLUDES(table->lock)
 {
+	uint32_t by;
+
 	mr_entry_drain(entry);
-	mr_end_kept(table, entry);
+	by = atomic_exchange_explicit(&entry->kept_by, 0, memory_order_relaxed);
+	if (by && table->end_kept)
+		table->end_kept(table->keeper, by, entry->last_key);
 	if (table->drain_peers)
 		table->drain_peers(table->peers, entry->last_key);
 }

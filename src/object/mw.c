@@ -130,40 +130,21 @@ static struct mw_refusal check_region(const struct mr_entry *region,
 	return ALLOWED;
 }
 
-static struct mr_entry *region_of(struct mr_table *table, const struct ibv_mr *mr)
-	REQUIRES(table->lock)
-{
-	struct mr_entry *entry;
-
-	if (!mr)
-		return NULL;
-	entry = &table->entry[mr_index_of(mr->lkey)];
-	return mr_key_of(entry) == mr->lkey && entry->kind == MR_REGION ? entry : NULL;
-}
-
-/* The application may have freed @mw while the bind was queued: nothing of it is trusted. */
-static struct mr_entry *window_of(struct mr_table *table, const struct mw *mw)
-	REQUIRES(table->lock)
-{
-	struct mr_entry *entry = &table->entry[mw->index % MR_TABLE_SIZE];
-
-	return entry->kind == MR_WINDOW_1 || entry->kind == MR_WINDOW_2 ? entry : NULL;
-}
-
 static struct mw_refusal mw_try_bind(struct mr_table *table, const struct mr_accessor *accessor,
-				  struct mr_entry *window, uint32_t new_rkey,
+				  const struct mw *mw, uint32_t new_rkey,
 				  const struct ibv_mw_bind_info *info) REQUIRES(table->lock)
 {
-	struct mr_entry *region = NULL;
+	/* The application may have freed @mw while the bind was queued: nothing of it is trusted. */
+	struct mr_entry *window = &table->entry[mw->index % MR_TABLE_SIZE], *region = NULL;
 	struct mw_refusal refusal;
 	uint32_t window_key;
 
-	if (!window)
+	if (window->kind != MR_WINDOW_1 && window->kind != MR_WINDOW_2)
 		return REFUSED(MR_KEY, "the window was deallocated");
 	refusal = mw_check_window(window, accessor, info);
 	if (refusal.fault == MR_OK && info->length) {
-		region = region_of(table, info->mr);
-		if (!region)
+		region = info->mr ? &table->entry[mr_index_of(info->mr->lkey)] : NULL;
+		if (!region || mr_key_of(region) != info->mr->lkey || region->kind != MR_REGION)
 			return REFUSED(MR_KEY, "the region is not registered");
 		refusal = check_region(region, accessor, info);
 	}
@@ -192,7 +173,7 @@ enum mr_fault mw_bind(struct mr_table *table, const struct mr_accessor *accessor
 	struct mw_refusal refusal;
 
 	lock_acquire(&table->lock);
-	refusal = mw_try_bind(table, accessor, window_of(table, mw), new_rkey, info);
+	refusal = mw_try_bind(table, accessor, mw, new_rkey, info);
 	lock_release(&table->lock);
 	if (refusal.fault != MR_OK)
 		explain_of(OF(QP, accessor->qpn),
@@ -200,33 +181,6 @@ enum mr_fault mw_bind(struct mr_table *table, const struct mr_accessor *accessor
 			"%llu: %s", new_rkey, accessor->qpn, (unsigned long long)info->addr,
 			(unsigned long long)info->length, refusal.reason);
 	return refusal.fault;
-}
-
-static enum mr_fault check_invalidate(const struct mr_entry *entry,
-				      const struct mr_accessor *accessor)
-{
-	if (entry->pd != accessor->pd)
-		return MR_PD;
-	if (entry->kind != MR_WINDOW_2)
-		return MR_ACCESS;
-	if (!entry->parent)
-		return MR_UNBOUND;
-	if (entry->qpn != accessor->qpn)
-		return MR_QP;
-	return MR_OK;
-}
-
-static void explain_invalidate(struct mr_table *table, const struct mr_accessor *accessor,
-			       uint32_t rkey, enum mr_fault fault)
-{
-	char line[512] = "the key is of a region or a type 1 window: only type 2 windows can be "
-		"invalidated";
-
-	if (fault != MR_ACCESS)
-		mr_explain(table, accessor, rkey, 0, 0, 0, fault, line, sizeof(line));
-	explain_of(OF(QP, accessor->qpn),
-		"IBV_WR_LOCAL_INV or IBV_WR_SEND_WITH_INV: qp 0x%06x rkey 0x%08x: %s",
-			accessor->qpn, rkey, line);
 }
 
 enum mr_fault mr_invalidate(struct mr_table *table, const struct mr_accessor *accessor,
@@ -237,7 +191,11 @@ enum mr_fault mr_invalidate(struct mr_table *table, const struct mr_accessor *ac
 
 	lock_acquire(&table->lock);
 	if (rkey && mr_key_of(entry) == rkey)
-		fault = check_invalidate(entry, accessor);
+		fault = entry->pd != accessor->pd   ? MR_PD :
+			entry->kind != MR_WINDOW_2  ? MR_ACCESS :
+			!entry->parent		    ? MR_UNBOUND :
+			entry->qpn != accessor->qpn ? MR_QP :
+						      MR_OK;
 	if (fault == MR_OK) {
 		mr_entry_kill(entry);
 		mr_entry_drain(entry);
@@ -245,7 +203,15 @@ enum mr_fault mr_invalidate(struct mr_table *table, const struct mr_accessor *ac
 		mr_entry_publish(entry, rkey);
 	}
 	lock_release(&table->lock);
-	if (fault != MR_OK && explain_enabled)
-		explain_invalidate(table, accessor, rkey, fault);
+	if (fault != MR_OK && explain_enabled) {
+		char line[512] = "the key is of a region or a type 1 window: only type 2 windows can be "
+			"invalidated";
+
+		if (fault != MR_ACCESS)
+			mr_explain(table, accessor, rkey, 0, 0, 0, fault, line, sizeof(line));
+		explain_of(OF(QP, accessor->qpn),
+			"IBV_WR_LOCAL_INV or IBV_WR_SEND_WITH_INV: qp 0x%06x rkey 0x%08x: %s",
+				accessor->qpn, rkey, line);
+	}
 	return fault;
 }

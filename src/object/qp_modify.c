@@ -66,38 +66,6 @@ static void explain_no_move(const struct qp *qp, enum ibv_qp_state from, enum ib
 		qp_type_name(qp->type), qp_state_name(from), qp_state_name(to), text);
 }
 
-static int check_states(const struct qp *qp, const struct ibv_qp_attr *attr, int mask)
-	REQUIRES(qp->lock)
-{
-	if (mask & IBV_QP_STATE && (unsigned)attr->qp_state >= QP_STATES) {
-		explain_refused("ibv_modify_qp", EINVAL,
-				"ibv_modify_qp: qp 0x%06x: invalid qp_state %d", qp->number,
-			(int)attr->qp_state);
-		return EINVAL;
-	}
-	if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != qp->state) {
-		explain_refused("ibv_modify_qp", EINVAL,
-				"ibv_modify_qp: qp 0x%06x: cur_qp_state says %s but the qp is in %s",
-			qp->number, qp_state_name(attr->cur_qp_state), qp_state_name(qp->state));
-		return EINVAL;
-	}
-	return 0;
-}
-
-/* IBTA 10.3.1.5: in SQD nothing is modified, nor resumed, before the send queue is drained. */
-static int check_drained(const struct qp *qp, enum ibv_qp_state to) REQUIRES(qp->lock)
-{
-	if (qp->state != IBV_QPS_SQD || !qp->attr.sq_draining)
-		return 0;
-	if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
-		return 0;
-	explain_refused("ibv_modify_qp", EINVAL,
-			"ibv_modify_qp: qp 0x%06x SQD to %s: the send queue is not drained: wait for "
-		"IBV_EVENT_SQ_DRAINED, or until query_qp returns sq_draining 0", qp->number,
-		qp_state_name(to));
-	return EINVAL;
-}
-
 static int check_mask(const struct qp *qp, enum ibv_qp_state to, int mask) REQUIRES(qp->lock)
 {
 	const struct qp_move *move = qp_move_get(qp->state, to, qp->type);
@@ -136,33 +104,10 @@ static int check_value(const struct qp *qp, bool given, const char *member, uint
 	return EINVAL;
 }
 
-static int check_access_flags(const struct qp *qp, const struct ibv_qp_attr *attr, int mask)
-{
-	unsigned unknown = attr->qp_access_flags & ~(unsigned)QP_ACCESS_KNOWN;
-
-	if (!(mask & IBV_QP_ACCESS_FLAGS) || !unknown)
-		return 0;
-	explain_refused("ibv_modify_qp", EINVAL,
-			"ibv_modify_qp: qp 0x%06x: qp_access_flags 0x%x has unknown bits 0x%x",
-			qp->number,
-		attr->qp_access_flags, unknown);
-	return EINVAL;
-}
-
-/* There is no automatic path migration (IBV_DEVICE_AUTO_PATH_MIG): a QP is always migrated. */
-static int check_migration(const struct qp *qp, const struct ibv_qp_attr *attr, int mask)
-{
-	if (!(mask & IBV_QP_PATH_MIG_STATE) || attr->path_mig_state == IBV_MIG_MIGRATED)
-		return 0;
-	explain_refused("ibv_modify_qp", EINVAL,
-			"ibv_modify_qp: qp 0x%06x: path_mig_state %d: the device has no automatic path "
-		"migration: use IBV_MIG_MIGRATED", qp->number, (int)attr->path_mig_state);
-	return EINVAL;
-}
-
 static int check_values(const struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	const bool path = mask & IBV_QP_AV, alternate = mask & IBV_QP_ALT_PATH;
+	const unsigned unknown = attr->qp_access_flags & ~(unsigned)QP_ACCESS_KNOWN;
 	const struct {
 		bool given;
 		const char *member;
@@ -194,8 +139,21 @@ static int check_values(const struct qp *qp, const struct ibv_qp_attr *attr, int
 		if (err)
 			return err;
 	}
-	err = check_access_flags(qp, attr, mask);
-	return err ? err : check_migration(qp, attr, mask);
+	if (mask & IBV_QP_ACCESS_FLAGS && unknown) {
+		explain_refused("ibv_modify_qp", EINVAL,
+				"ibv_modify_qp: qp 0x%06x: qp_access_flags 0x%x has unknown bits 0x%x",
+				qp->number,
+			attr->qp_access_flags, unknown);
+		return EINVAL;
+	}
+	/* There is no automatic path migration (IBV_DEVICE_AUTO_PATH_MIG): a QP is always migrated. */
+	if (mask & IBV_QP_PATH_MIG_STATE && attr->path_mig_state != IBV_MIG_MIGRATED) {
+		explain_refused("ibv_modify_qp", EINVAL,
+				"ibv_modify_qp: qp 0x%06x: path_mig_state %d: the device has no automatic path "
+			"migration: use IBV_MIG_MIGRATED", qp->number, (int)attr->path_mig_state);
+		return EINVAL;
+	}
+	return 0;
 }
 
 /* As Linux does for all devices: programs (perftest) name the attributes of RC. */
@@ -213,12 +171,30 @@ int qp_modify_check(const struct qp *qp, const struct ibv_qp_attr *attr, int mas
 	enum ibv_qp_state to = mask & IBV_QP_STATE ? attr->qp_state : qp->state;
 	int err;
 
-	err = check_states(qp, attr, mask);
-	if (!err)
-		err = check_mask(qp, to, mask);
-	if (!err)
-		err = check_drained(qp, to);
-	return err ? err : check_values(qp, attr, mask);
+	if (mask & IBV_QP_STATE && (unsigned)attr->qp_state >= QP_STATES) {
+		explain_refused("ibv_modify_qp", EINVAL,
+				"ibv_modify_qp: qp 0x%06x: invalid qp_state %d", qp->number,
+			(int)attr->qp_state);
+		return EINVAL;
+	}
+	if (mask & IBV_QP_CUR_STATE && attr->cur_qp_state != qp->state) {
+		explain_refused("ibv_modify_qp", EINVAL,
+				"ibv_modify_qp: qp 0x%06x: cur_qp_state says %s but the qp is in %s",
+			qp->number, qp_state_name(attr->cur_qp_state), qp_state_name(qp->state));
+		return EINVAL;
+	}
+	err = check_mask(qp, to, mask);
+	if (err)
+		return err;
+	/* IBTA 10.3.1.5: in SQD nothing is modified, nor resumed, before the send queue is drained. */
+	if (qp->state == IBV_QPS_SQD && qp->attr.sq_draining && to != IBV_QPS_RESET && to != IBV_QPS_ERR) {
+		explain_refused("ibv_modify_qp", EINVAL,
+				"ibv_modify_qp: qp 0x%06x SQD to %s: the send queue is not drained: wait for "
+			"IBV_EVENT_SQ_DRAINED, or until query_qp returns sq_draining 0", qp->number,
+			qp_state_name(to));
+		return EINVAL;
+	}
+	return check_values(qp, attr, mask);
 }
 
 void qp_modify_apply(struct qp *qp, const struct ibv_qp_attr *attr, int mask)

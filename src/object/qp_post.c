@@ -72,11 +72,6 @@ static int check_send_state(const struct qp *qp, const struct ibv_send_wr *wr) R
 	}
 }
 
-static unsigned service_bit(const struct qp *qp)
-{
-	return 1u << qp_types[qp->type % QP_TYPES].kind;
-}
-
 /* Flags that have no effect on what is copied, and those that there are. SEND_BUILT is ours. */
 #define FLAGS_PLAIN	(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED)
 #define FLAGS_KNOWN	(FLAGS_PLAIN | IBV_SEND_INLINE | IBV_SEND_IP_CSUM | SEND_BUILT)
@@ -109,12 +104,13 @@ static int check_opcode(const struct qp *qp, const struct ibv_send_wr *wr, const
 {
 	if (!row)
 		return REFUSE(EINVAL, "opcode %d is not supported", (int)wr->opcode);
-	if (!(row->services & service_bit(qp)) && !(row->is & (WR_HAS_RANGE | WR_HAS_WORD)))
+	if (!(row->services & 1u << qp_types[qp->type % QP_TYPES].kind)) {
+		if (row->is & (WR_HAS_RANGE | WR_HAS_WORD))
+			return REFUSE(EINVAL, "%s is not possible on a QP of type %s", row->name,
+				      qp_type_name(qp->type));
 		return TAKE_FAULTY(LOC_QP_OP_ERR, "%s is not possible on a QP of type %s", row->name,
 				   qp_type_name(qp->type));
-	if (!(row->services & service_bit(qp)))
-		return REFUSE(EINVAL, "%s is not possible on a QP of type %s", row->name,
-			      qp_type_name(qp->type));
+	}
 	if (row->is & WR_HAS_RANGE && !(wr->send_flags & SEND_BUILT))
 		return REFUSE(EINVAL, "%s can be posted by ibv_wr_flush() only", row->name);
 	if (__builtin_expect(wr->send_flags & ~FLAGS_PLAIN, 0) && !qp_post_flags_fit(qp, wr, row))
@@ -124,22 +120,6 @@ static int check_opcode(const struct qp *qp, const struct ibv_send_wr *wr, const
 		return REFUSE(EINVAL, "%s needs max_rd_atomic of at least 1: set it in the move to RTS; "
 			      "with rdma_cm, initiator_depth of rdma_conn_param, and responder_resources "
 			      "at the peer", row->name);
-	return 0;
-}
-
-static int check_sges(const struct qp *qp, const struct ibv_send_wr *wr, uint64_t *length)
-	REQUIRES(qp->lock)
-{
-	uint64_t sum = 0;
-
-	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_sge)
-		return REFUSE(EINVAL, "num_sge %d is not in 0..%u (max_send_sge of the QP)",
-			      wr->num_sge, qp->sq.max_sge);
-	if (wr->num_sge && !wr->sg_list)
-		return REFUSE(EINVAL, "num_sge %d but sg_list is NULL", wr->num_sge);
-	for (int i = 0; i < wr->num_sge; i++)
-		sum += wr->sg_list[i].length;
-	*length = sum;
 	return 0;
 }
 
@@ -189,12 +169,17 @@ static int copy_inline(const struct qp *qp, const struct ibv_send_wr *wr, uint8_
 static int fill_data(const struct qp *qp, const struct ibv_send_wr *wr,
 		     const struct wr_row *row, struct send_wqe *wqe) REQUIRES(qp->lock)
 {
-	uint64_t length;
+	uint64_t length = 0;
 	int err;
 
-	err = check_sges(qp, wr, &length);
-	if (!err)
-		err = qp_post_check_length(qp, wr, row, wqe, length);
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_sge)
+		return REFUSE(EINVAL, "num_sge %d is not in 0..%u (max_send_sge of the QP)",
+			      wr->num_sge, qp->sq.max_sge);
+	if (wr->num_sge && !wr->sg_list)
+		return REFUSE(EINVAL, "num_sge %d but sg_list is NULL", wr->num_sge);
+	for (int i = 0; i < wr->num_sge; i++)
+		length += wr->sg_list[i].length;
+	err = qp_post_check_length(qp, wr, row, wqe, length);
 	if (err)
 		return err;
 	wqe->length = length > UINT32_MAX ? UINT32_MAX : (uint32_t)length;
@@ -227,16 +212,6 @@ static int fill_flush(const struct qp *qp, const struct ibv_send_wr *wr, struct 
 	return 0;
 }
 
-/* The word of ibv_wr_atomic_write(): there is room for it whatever max_inline_data is. */
-static int fill_word(const struct ibv_send_wr *wr, struct send_wqe *wqe)
-{
-	wqe->rkey = wr->wr.atomic.rkey;
-	wqe->length = PLACEMENT_WORD;
-	wqe->flags |= IBV_SEND_INLINE;
-	memcpy(wqe->inline_data, &wr->wr.atomic.compare_add, PLACEMENT_WORD);
-	return 0;
-}
-
 static int fill_ud(const struct qp *qp, const struct ibv_send_wr *wr, struct send_wqe *wqe)
 {
 	struct ah *ah;
@@ -252,15 +227,6 @@ static int fill_ud(const struct qp *qp, const struct ibv_send_wr *wr, struct sen
 	wqe->ah = ah;
 	wqe->remote_qpn = wr->wr.ud.remote_qpn;
 	wqe->remote_qkey = wr->wr.ud.remote_qkey;
-	return 0;
-}
-
-static int fill_xrc(const struct qp *qp, const struct ibv_send_wr *wr, struct send_wqe *wqe)
-{
-	if (wr->qp_type.xrc.remote_srqn > QPN_MASK)
-		return REFUSE(EINVAL, "qp_type.xrc.remote_srqn 0x%x exceeds 24 bits: use the number that "
-			      "ibv_get_srq_num() gives at the peer", wr->qp_type.xrc.remote_srqn);
-	wqe->remote_srqn = wr->qp_type.xrc.remote_srqn;
 	return 0;
 }
 
@@ -308,16 +274,25 @@ static int qp_post_fill(const struct qp *qp, const struct ibv_send_wr *wr, struc
 		wqe->imm = wr->invalidate_rkey;
 	if (row->is & WR_BINDS)
 		err = fill_bind(qp, wr, wqe);
-	if (row->is & WR_HAS_RANGE)
+	if (row->is & WR_HAS_RANGE) {
 		err = fill_flush(qp, wr, wqe);
-	else if (row->is & WR_HAS_WORD && wr->send_flags & SEND_BUILT)
-		err = fill_word(wr, wqe);
-	else if (row->is & WR_HAS_DATA)
+	} else if (row->is & WR_HAS_WORD && wr->send_flags & SEND_BUILT) {
+		/* The word of ibv_wr_atomic_write(): there is room for it whatever max_inline_data is. */
+		wqe->rkey = wr->wr.atomic.rkey;
+		wqe->length = PLACEMENT_WORD;
+		wqe->flags |= IBV_SEND_INLINE;
+		memcpy(wqe->inline_data, &wr->wr.atomic.compare_add, PLACEMENT_WORD);
+	} else if (row->is & WR_HAS_DATA) {
 		err = fill_data(qp, wr, row, wqe);
+	}
 	if (!err && qp_is(qp, QP_DATAGRAM))
 		err = fill_ud(qp, wr, wqe);
-	if (!err && qp_is(qp, QP_XRC))
-		err = fill_xrc(qp, wr, wqe);
+	if (!err && qp_is(qp, QP_XRC)) {
+		if (wr->qp_type.xrc.remote_srqn > QPN_MASK)
+			return REFUSE(EINVAL, "qp_type.xrc.remote_srqn 0x%x exceeds 24 bits: use the number that "
+				      "ibv_get_srq_num() gives at the peer", wr->qp_type.xrc.remote_srqn);
+		wqe->remote_srqn = wr->qp_type.xrc.remote_srqn;
+	}
 	return err;
 }
 

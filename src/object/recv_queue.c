@@ -128,34 +128,25 @@ static const char *const posts[EXPLAIN_KIND_COUNT] = {
 	[EXPLAIN_WQ] = "post_wq_recv: wq",
 };
 
-/* What was taken has completed, or is about to. */
-static void explain_full(const struct recv_queue *queue, const struct ibv_recv_wr *wr, enum explain_kind kind,
-			 uint32_t number)
+static void explain_refusal(const struct recv_queue *queue, const struct ibv_recv_wr *wr, int err,
+			    enum explain_kind kind, uint32_t number)
 {
 	const struct explain_object of = { kind, true, number, wr->wr_id };
 	uint32_t waiting = recv_queue_count(queue);
 
-	if (waiting >= queue->size)
+	/* What was taken has completed, or is about to. */
+	if (err == ENOMEM && waiting >= queue->size)
 		explain_about("ENOMEM ibv_post_recv", of,
 			      "%s 0x%06x: the queue is full with %u receives (wr_id 0x%llx "
 			      "was not posted); create it with a larger max_recv_wr or max_wr, or "
 			      "post after some have completed",
 			      posts[kind], number, queue->size, (unsigned long long)wr->wr_id);
-	else
+	else if (err == ENOMEM)
 		explain_about("ENOMEM ibv_post_recv", of,
 			      "%s 0x%06x: the queue is full with %u receives (wr_id 0x%llx "
 			      "was not posted; for messages are waiting: %u); a slot is free when "
 			      "the completion of its receive was polled: poll",
 			      posts[kind], number, queue->size, (unsigned long long)wr->wr_id, waiting);
-}
-
-static void explain_refusal(const struct recv_queue *queue, const struct ibv_recv_wr *wr, int err,
-			    enum explain_kind kind, uint32_t number)
-{
-	const struct explain_object of = { kind, true, number, wr->wr_id };
-
-	if (err == ENOMEM)
-		explain_full(queue, wr, kind, number);
 	else if (wr->num_sge > 0 && !wr->sg_list)
 		explain_of(of, "%s 0x%06x: wr_id 0x%llx has num_sge %d but sg_list is NULL",
 			posts[kind], number, (unsigned long long)wr->wr_id, wr->num_sge);

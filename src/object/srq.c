@@ -48,9 +48,11 @@ bool srq_take(struct srq *srq, struct recv_wqe *wqe, struct effects *effects)
 	return taken;
 }
 
-static int check_modify(const struct srq *srq, const struct ibv_srq_attr *attr, int mask)
+int srq_modify(struct srq *srq, const struct ibv_srq_attr *attr, int mask,
+	       struct effects *effects)
 {
 	uint32_t size = mask & IBV_SRQ_MAX_WR ? attr->max_wr : srq->queue.size;
+	int err;
 
 	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) {
 		explain_refused_of("ibv_modify_srq", EINVAL, OF(SRQ, srq->number),
@@ -71,16 +73,6 @@ static int check_modify(const struct srq *srq, const struct ibv_srq_attr *attr, 
 			srq->number, attr->srq_limit, size);
 		return EINVAL;
 	}
-	return 0;
-}
-
-int srq_modify(struct srq *srq, const struct ibv_srq_attr *attr, int mask,
-	       struct effects *effects)
-{
-	int err = check_modify(srq, attr, mask);
-
-	if (err)
-		return err;
 	if (mask & IBV_SRQ_MAX_WR) {
 		err = recv_queue_resize(&srq->queue, attr->max_wr);
 		if (err)

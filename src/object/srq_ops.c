@@ -17,28 +17,6 @@
 		      srq->number, (unsigned long long)wr->wr_id, ##__VA_ARGS__);                  \
 	(err); })
 
-static int op_check_add(const struct srq *srq, const struct ibv_ops_wr *wr)
-{
-	if (wr->tm.add.num_sge < 0 || wr->tm.add.num_sge > (int)TAG_SGE_MAX)
-		return REFUSE_OP(EINVAL, "num_sge %d is not in 0..%u (tm_caps.max_sge)", wr->tm.add.num_sge,
-				 TAG_SGE_MAX);
-	if (wr->tm.add.num_sge && !wr->tm.add.sg_list)
-		return REFUSE_OP(EINVAL, "num_sge %d but sg_list is NULL", wr->tm.add.num_sge);
-	return 0;
-}
-
-static int op_add(struct srq *srq, struct ibv_ops_wr *wr) REQUIRES(srq->queue.lock)
-{
-	if (tag_list_add(srq->tags, wr))
-		return 0;
-	return REFUSE_OP(
-		ENOMEM,
-		"the list is full: of its %u tags each waits for a message, or for its completion "
-		"to be polled: poll, delete some, or create the SRQ with a larger "
-		"tm_cap.max_num_tags",
-		srq->tags->size);
-}
-
 static int op_delete(struct srq *srq, const struct ibv_ops_wr *wr, struct ibv_wc *wc)
 	REQUIRES(srq->queue.lock)
 {
@@ -68,7 +46,12 @@ static int op_check(const struct srq *srq, const struct ibv_ops_wr *wr)
 				 (unsigned)wr->flags);
 	switch ((int)wr->opcode) {
 	case IBV_WR_TAG_ADD:
-		return op_check_add(srq, wr);
+		if (wr->tm.add.num_sge < 0 || wr->tm.add.num_sge > (int)TAG_SGE_MAX)
+			return REFUSE_OP(EINVAL, "num_sge %d is not in 0..%u (tm_caps.max_sge)",
+					 wr->tm.add.num_sge, TAG_SGE_MAX);
+		if (wr->tm.add.num_sge && !wr->tm.add.sg_list)
+			return REFUSE_OP(EINVAL, "num_sge %d but sg_list is NULL", wr->tm.add.num_sge);
+		return 0;
 	case IBV_WR_TAG_DEL:
 	case IBV_WR_TAG_SYNC:
 		return 0;
@@ -87,7 +70,12 @@ static int op_run(struct srq *srq, struct ibv_ops_wr *wr, struct ibv_wc *wc) REQ
 	switch ((int)wr->opcode) {
 	case IBV_WR_TAG_ADD:
 		wc->opcode = IBV_WC_TM_ADD;
-		return op_add(srq, wr);
+		if (tag_list_add(srq->tags, wr))
+			return 0;
+		return REFUSE_OP(ENOMEM,
+				 "the list is full: of its %u tags each waits for a message, or for its "
+				 "completion to be polled: poll, delete some, or create the SRQ with a larger "
+				 "tm_cap.max_num_tags", srq->tags->size);
 	case IBV_WR_TAG_DEL:
 		wc->opcode = IBV_WC_TM_DEL;
 		return op_delete(srq, wr, wc);

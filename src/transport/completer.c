@@ -125,13 +125,6 @@ static void learn_credits(struct requester *requester, const struct packet *pack
 		credits_learn(&requester->credits, packet->aeth.msn, aeth_value(packet->aeth.syndrome));
 }
 
-static void receive_ack(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock)
-{
-	learn_credits(&call->qp->requester, packet);
-	if (!answered_until(call, psn_add(packet->psn, 1)))
-		requester_lost(call);
-}
-
 /* ---- NAKs ---- */
 
 /* rnr_retry 7 waits for ever: say so after a while. */
@@ -238,7 +231,9 @@ static enum drop receive_acknowledge(struct qp_call *call, const struct packet *
 {
 	switch (aeth_kind(packet->aeth.syndrome)) {
 	case AETH_ACK:
-		receive_ack(call, packet);
+		learn_credits(&call->qp->requester, packet);
+		if (!answered_until(call, psn_add(packet->psn, 1)))
+			requester_lost(call);
 		return DROP_NONE;
 	case AETH_RNR:
 	case AETH_NAK:
@@ -359,13 +354,6 @@ static void receive_atomic(struct qp_call *call, const struct packet *packet)
 
 /* ---- entry ---- */
 
-/* Does @psn belong to an outstanding request? Answers to older ones are late copies. */
-static bool is_expected(const struct requester *requester, uint32_t psn)
-{
-	return psn_in(psn, requester->una_psn,
-		      (requester->next_psn - requester->una_psn) & PSN_MASK);
-}
-
 /* As a NAK, but it says more. */
 static enum drop completer_reported(struct qp_call *call, uint32_t psn, const struct gaps *gaps)
 	REQUIRES(call->qp->lock)
@@ -420,7 +408,8 @@ enum drop completer_receive(struct qp_call *call, const struct packet *packet)
 
 	if (call->qp->state != IBV_QPS_RTS && call->qp->state != IBV_QPS_SQD)
 		return DROP_QP_STATE;
-	if (!is_expected(requester, packet->psn)) {
+	/* Answers to requests that are not outstanding any more are late copies. */
+	if (!psn_in(packet->psn, requester->una_psn, (requester->next_psn - requester->una_psn) & PSN_MASK)) {
 		/* A repetition of the last answer may bring new credits. */
 		if (packet->op->verb == VERB_ACK && psn_add(packet->psn, 1) == requester->una_psn)
 			learn_credits(requester, packet);

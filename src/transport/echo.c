@@ -55,19 +55,6 @@ void echo_reset(struct qp *qp)
 
 /* ---- owing ---- */
 
-static struct route way_back(const struct qp *qp, const struct rx_info *info, bool group)
-	REQUIRES(qp->lock)
-{
-	struct route back;
-
-	if (!qp_is(qp, QP_DATAGRAM))
-		return qp->route;
-	route_reverse(&info->route, &back);
-	if (group)
-		memcpy(back.source, info->own, sizeof(back.source));
-	return back;
-}
-
 /* The marks of a process are in one order, whichever of its QPs made them. */
 static bool is_same_source(const struct echo *a, const struct echo *b)
 {
@@ -112,8 +99,15 @@ void echo_note(struct qp_call *call, const struct packet *packet, const struct r
 	lock_alias(&qp->lock);
 	if (!packet->echo_request || (group && !memcmp(info->own, unknown, sizeof(unknown))))
 		return;
-	echo.qpn = qp_is(qp, QP_DATAGRAM) ? packet->deth.source_qpn : qp->attr.dest_qp_num;
-	echo.route = way_back(qp, info, group);
+	if (qp_is(qp, QP_DATAGRAM)) {
+		echo.qpn = packet->deth.source_qpn;
+		route_reverse(&info->route, &echo.route);
+		if (group)
+			memcpy(echo.route.source, info->own, sizeof(echo.route.source));
+	} else {
+		echo.qpn = qp->attr.dest_qp_num;
+		echo.route = qp->route;
+	}
 	if (group)
 		echo.group = path_group(info->route.destination);
 	echo_owe(echoes, &echo);
@@ -122,13 +116,6 @@ void echo_note(struct qp_call *call, const struct packet *packet, const struct r
 }
 
 /* ---- holding back ---- */
-
-static bool is_behind(const struct qp *qp, uint32_t receives_wanted)
-{
-	const struct recv_queue *queue = qp->srq ? &qp->srq->queue : &qp->rq;
-
-	return recv_queue_count(queue) < receives_wanted && !cq_is_empty(qp->recv_cq);
-}
 
 /* Look again ever more rarely. */
 static void echo_hold(struct qp *qp, uint64_t now_ns) REQUIRES(qp->lock)
@@ -191,12 +178,13 @@ void echo_transmit(struct transmit *transmit)
 {
 	struct qp *qp = transmit->call->qp;
 	struct echoes *echoes = qp->responder.echoes;
+	const struct recv_queue *queue = qp->srq ? &qp->srq->queue : &qp->rq;
 	uint64_t now_ns = transmit->call->now_ns;
 
 	lock_alias(&qp->lock);
 	if (!echoes->count)
 		return;
-	if (is_behind(qp, echoes->receives_wanted) &&
+	if (recv_queue_count(queue) < echoes->receives_wanted && !cq_is_empty(qp->recv_cq) &&
 	    (!echoes->held || now_ns - echoes->held_ns < ECHO_HOLD_MAX_NS)) {
 		echo_hold(qp, now_ns);
 		return;
@@ -226,26 +214,22 @@ static struct path *echo_path_of(struct qp *qp, const struct packet *packet,
 	return path_get_known(qp->transport->paths, &key);
 }
 
-/*
- * Our packets go the way of the echo, but for those to a group, and of a UC QP that stays with UDP
- * while its peer does not (device/qp_modify.c).
- */
-static bool we_use_memory(const struct qp *qp, const struct packet *packet, const struct rx_info *info)
-	REQUIRES(qp->lock)
-{
-	return info->memory && !packet->echo.group &&
-	       (qp_is(qp, QP_DATAGRAM) || qp->route.loopback || qp->route.link == ROUTE_IB);
-}
-
 enum drop echo_receive(struct qp_call *call, const struct packet *packet, const struct rx_info *info)
 {
 	struct qp *qp = call->qp;
 	struct path *path = echo_path_of(qp, packet, info);
 	enum drop why = DROP_NONE;
+	bool memory;
 
 	lock_alias(&qp->lock);
-	if (path && flow_echoed(path, qp->transport->run_queue, qp->number, packet->echo.psn,
-				we_use_memory(qp, packet, info), call->now_ns))
+	/*
+	 * Our packets go the way of the echo, but for those to a group, and of a UC QP that stays with UDP
+	 * while its peer does not (device/qp_modify.c).
+	 */
+	memory = info->memory && !packet->echo.group &&
+		 (qp_is(qp, QP_DATAGRAM) || qp->route.loopback || qp->route.link == ROUTE_IB);
+	if (path && flow_echoed(path, qp->transport->run_queue, qp->number, packet->echo.psn, memory,
+				call->now_ns))
 		count(call, COUNTER_RX_ECHO);
 	else
 		why = DROP_RESPONSE;

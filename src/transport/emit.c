@@ -26,16 +26,6 @@ void packet_begin(const struct qp *qp, struct packet *packet, uint8_t code, uint
 				   .dest_qpn = qp->attr.dest_qp_num, .psn = psn };
 }
 
-static void note_packet(struct transmit *transmit, struct tx_note *note)
-{
-	struct qp *qp = transmit->call->qp;
-	const struct send_wqe *wqe = transmit->wqe;
-
-	lock_alias(&qp->lock);
-	*note = (struct tx_note){ .wr_id = wqe ? wqe->wr_id : 0, .has_wr_id = wqe != NULL,
-				  .state = (uint8_t)(qp->state + 1) };
-}
-
 void transmit_packet(struct transmit *transmit, struct packet *packet, const struct route *route)
 {
 	struct tx_batch *batch = transmit->batch;
@@ -45,6 +35,7 @@ void transmit_packet(struct transmit *transmit, struct packet *packet, const str
 	size_t pad = packet_pad(packet->payload_bytes);
 	size_t bytes;
 
+	lock_alias(&qp->lock);
 	bytes = packet_write_headers(packet, start);
 	assert(bytes == packet->op->header_bytes);
 	bytes += packet->payload_bytes;
@@ -55,12 +46,16 @@ void transmit_packet(struct transmit *transmit, struct packet *packet, const str
 	entry->source_qpn = transmit->call->qp->number;
 	entry->dest_qpn = packet->dest_qpn;
 	entry->route = *route;
-	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
-		note_packet(transmit, tx_batch_add_note(batch));
+	if (trace_wants(TRACE_PACKETS | TRACE_LOG)) {
+		const struct send_wqe *wqe = transmit->wqe;
+
+		*tx_batch_add_note(batch) = (struct tx_note){ .wr_id = wqe ? wqe->wr_id : 0,
+							      .has_wr_id = wqe != NULL,
+							      .state = (uint8_t)(qp->state + 1) };
+	}
 	batch->used += bytes + ICRC_BYTES;
 	batch->count++;
 	transmit->budget--;
-	lock_alias(&qp->lock);
 	if (__builtin_expect(qp->requester.pace.kbps != 0, 0))
 		pace_sent(&qp->requester.pace, (uint32_t)bytes + ICRC_BYTES + PACE_LINK_BYTES +
 			  (route_has_grh(route) ? ROUTE_GRH_BYTES : 0), transmit->call->now_ns);

@@ -31,18 +31,6 @@ static int sge_copy_end(void *host, struct copy_end *end, uint32_t bytes, unsign
 	return copy_user(host, end->data + end->done, bytes);
 }
 
-/* False: more pieces than any list has. */
-static bool fetch_add(struct message_fetch *fetch, struct mr_access *access, uint32_t bytes)
-{
-	if (fetch->pieces == MESSAGE_PIECES_MAX) {
-		mr_access_end(access);
-		return false;
-	}
-	fetch->piece[fetch->pieces] = (struct iovec){ .iov_base = access->host, .iov_len = bytes };
-	fetch->access[fetch->pieces++] = *access;
-	return true;
-}
-
 void fetch_release(struct message_fetch *fetch)
 {
 	while (fetch->pieces)
@@ -55,6 +43,7 @@ static enum sge_result sge_copy_piece(struct qp_call *call, const struct ibv_sge
 				      unsigned need, bool last)
 {
 	struct mr_table *mrs = call->qp->transport->mrs;
+	struct message_fetch *fetch = end->fetch;
 	uint64_t address = sge->addr + skip;
 	struct mr_access access;
 	enum mr_fault fault;
@@ -67,8 +56,15 @@ static enum sge_result sge_copy_piece(struct qp_call *call, const struct ibv_sge
 				   call->why, sizeof(call->why));
 		return SGE_PROTECTION;
 	}
-	if (end->fetch)
-		return fetch_add(end->fetch, &access, bytes) ? SGE_OK : SGE_PROTECTION;
+	if (fetch) {
+		if (fetch->pieces == MESSAGE_PIECES_MAX) {	/* more than any list has */
+			mr_access_end(&access);
+			return SGE_PROTECTION;
+		}
+		fetch->piece[fetch->pieces] = (struct iovec){ .iov_base = access.host, .iov_len = bytes };
+		fetch->access[fetch->pieces++] = access;
+		return SGE_OK;
+	}
 	err = sge_copy_end(access.host, end, bytes, need, last);
 	mr_access_end(&access);
 	if (!err)
@@ -263,23 +259,18 @@ enum fault execute_fetch(struct qp_call *call, const struct mr_accessor *accesso
 
 /* ---- data of the peer ---- */
 
-static enum fault execute_place_tagged(struct qp_call *call, const struct payload *payload)
-	REQUIRES(call->qp->lock)
-{
-	struct tags_part part = { .data = payload->data, .bytes = payload->bytes };
-
-	if (tags_part(&call->qp->responder, &part) &&
-	    recv_scatter(call, part.offset, part.data, part.bytes, payload->last))
-		return FAULT_LOCAL_PROTECTION;
-	return FAULT_NONE;
-}
-
 enum fault execute_send(struct qp_call *call, const struct payload *payload)
 {
 	struct responder *responder = &call->qp->responder;
 
-	if (responder->tagged)
-		return execute_place_tagged(call, payload);
+	if (responder->tagged) {
+		struct tags_part part = { .data = payload->data, .bytes = payload->bytes };
+
+		if (tags_part(responder, &part) &&
+		    recv_scatter(call, part.offset, part.data, part.bytes, payload->last))
+			return FAULT_LOCAL_PROTECTION;
+		return FAULT_NONE;
+	}
 	if (recv_scatter(call, responder->received, payload->data, payload->bytes, payload->last))
 		return FAULT_LOCAL_PROTECTION;
 	responder->received += payload->bytes;

@@ -49,24 +49,6 @@ void finish_push(struct qp_call *call, struct cq *cq, const struct completion *c
 	finish_pushed(call, cq, cq_push_full(cq, completion, solicited, call->now_ns, call->effects));
 }
 
-/*
- * The ring slot may be reused afterwards: @wqe must not be used any more. Behind the completion: whoever
- * polls that has to take the QP's lock to post.
- */
-static void finish_retire(struct qp *qp, struct send_wqe *wqe) REQUIRES(qp->lock)
-{
-	struct send_queue *queue = &qp->sq;
-
-	if (wqe->ah)
-		ah_put(wqe->ah);
-	wqe->ah = NULL;
-	if (queue->sent == queue->tail)
-		queue->sent++;
-	if (qp->requester.send_wqe == queue->tail)
-		qp->requester.send_wqe++;
-	queue->tail++;
-}
-
 static struct ibv_wc finish_wc(const struct qp *qp, const struct send_wqe *wqe, enum ibv_wc_status status)
 	REQUIRES(qp->lock)
 {
@@ -128,45 +110,55 @@ static void finish_push_write(struct qp_call *call, const struct ibv_send_wr *wr
 	finish_pushed(call, cq, completion);
 }
 
-/* Of requests without an operation in the interface of counters: COMP_OPERATIONS. */
-static enum comp_operation finish_operation(enum ibv_wc_opcode opcode)
-{
-	switch (opcode) {
-	case IBV_WC_SEND:
-		return COMP_SEND;
-	case IBV_WC_RDMA_WRITE:
-		return COMP_WRITE;
-	case IBV_WC_RDMA_READ:
-		return COMP_READ;
-	default:
-		return COMP_OPERATIONS;
-	}
-}
-
 static void __attribute__((noinline, cold)) finish_count(struct qp *qp, const struct send_wqe *wqe,
 							 enum ibv_wc_status status) REQUIRES(qp->lock)
 {
-	enum comp_operation operation = finish_operation((enum ibv_wc_opcode)wr_row(wqe->opcode)->completion);
+	enum comp_operation operation;
 
-	if (operation != COMP_OPERATIONS && !qp->sends_itself)
+	switch ((int)wr_row(wqe->opcode)->completion) {
+	case IBV_WC_SEND:
+		operation = COMP_SEND;
+		break;
+	case IBV_WC_RDMA_WRITE:
+		operation = COMP_WRITE;
+		break;
+	case IBV_WC_RDMA_READ:
+		operation = COMP_READ;
+		break;
+	default:	/* it has none in the interface of counters */
+		return;
+	}
+	if (!qp->sends_itself)
 		comp_counter_add(qp->counted, operation, status == IBV_WC_SUCCESS, 1, wqe->length);
 }
 
 void finish_send(struct qp_call *call, enum ibv_wc_status status)
 {
 	struct qp *qp = call->qp;
-	const uint32_t number = qp->sq.tail;
-	struct send_wqe *wqe = send_queue_at(&qp->sq, number);
+	struct send_queue *queue = &qp->sq;
+	const uint32_t number = queue->tail;
+	struct send_wqe *wqe = send_queue_at(queue, number);
 
 	lock_alias(&qp->lock);
-	assert(qp->sq.tail != qp->sq.head);
+	assert(queue->tail != queue->head);
 	if (__builtin_expect(qp->counted != NULL, 0))
 		finish_count(qp, wqe, status);
 	if (__builtin_expect(qp->sends_itself, 0))
 		finish_own_send(call, wqe, status);
 	else if (status != IBV_WC_SUCCESS || (wqe->flags & IBV_SEND_SIGNALED))
 		finish_push_send(call, wqe, number, status);
-	finish_retire(qp, wqe);
+	/*
+	 * The ring slot may be reused afterwards: @wqe must not be used any more. Behind the completion: whoever
+	 * polls that has to take the QP's lock to post.
+	 */
+	if (wqe->ah)
+		ah_put(wqe->ah);
+	wqe->ah = NULL;
+	if (queue->sent == queue->tail)
+		queue->sent++;
+	if (qp->requester.send_wqe == queue->tail)
+		qp->requester.send_wqe++;
+	queue->tail++;
 }
 
 void finish_at_once(struct qp_call *call, const struct ibv_send_wr *wr)

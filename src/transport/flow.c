@@ -134,13 +134,6 @@ static bool needs_mark(const struct path *path) REQUIRES(path->lock)
 	return !flow->marks || flow->taken_bytes - flow->marked_bytes >= every;
 }
 
-static void make_mark(struct flow *flow, uint32_t qpn, const struct flow_ask *ask)
-{
-	flow->marked_bytes = flow->taken_bytes + ask->least;
-	flow->mark[flow->marks++ % FLOW_MARKS] =
-		(struct flow_mark){ .qpn = qpn, .psn = ask->psn, .upto = flow->marked_bytes };
-}
-
 uint32_t flow_take(struct path *path, struct qp *qp, const struct flow_ask *ask, bool *mark)
 {
 	struct flow *flow = &path->flow;
@@ -152,8 +145,11 @@ uint32_t flow_take(struct path *path, struct qp *qp, const struct flow_ask *ask,
 		granted = room_for(path, ask);
 	if (granted) {
 		*mark = needs_mark(path);
-		if (*mark)
-			make_mark(flow, qp->number, ask);
+		if (*mark) {
+			flow->marked_bytes = flow->taken_bytes + ask->least;
+			flow->mark[flow->marks++ % FLOW_MARKS] = (struct flow_mark){
+				.qpn = qp->number, .psn = ask->psn, .upto = flow->marked_bytes };
+		}
 		flow->taken_bytes += granted;
 		if (flow->deaf)
 			flow->released_bytes = flow->taken_bytes;
@@ -165,25 +161,20 @@ uint32_t flow_take(struct path *path, struct qp *qp, const struct flow_ask *ask,
 	return granted;
 }
 
-/* Marks beyond taken_bytes are clamped (see above). */
-static void flow_take_back(struct flow *flow, uint32_t bytes)
-{
-	assert(bytes <= flow->taken_bytes);
-	flow->taken_bytes -= bytes;
-	if (flow->released_bytes > flow->taken_bytes)
-		flow->released_bytes = flow->taken_bytes;
-	if (flow->marked_bytes > flow->taken_bytes)
-		flow->marked_bytes = flow->taken_bytes;
-}
-
 void flow_done(struct path *path, struct run_queue *queue, struct qp *qp, uint32_t unused_bytes)
 {
 	bool turn_ends = !qp->requester.blocked && qp->requester.path_turn;
+	struct flow *flow = &path->flow;
 
 	if (!unused_bytes && !turn_ends)
 		return;
 	lock_acquire(&path->lock);
-	flow_take_back(&path->flow, unused_bytes);
+	assert(unused_bytes <= flow->taken_bytes);
+	flow->taken_bytes -= unused_bytes;
+	if (flow->released_bytes > flow->taken_bytes)
+		flow->released_bytes = flow->taken_bytes;
+	if (flow->marked_bytes > flow->taken_bytes)	/* see above */
+		flow->marked_bytes = flow->taken_bytes;
 	if (turn_ends)
 		qp->requester.path_turn = false;
 	flow_wake_next(path, queue);
@@ -247,14 +238,6 @@ bool flow_echoed(struct path *path, struct run_queue *queue, uint32_t qpn, uint3
 	return mark;
 }
 
-static void lose_patience(struct flow *flow, uint64_t now_ns)
-{
-	release_upto(flow, flow->taken_bytes);
-	flow->stalled_ns = now_ns;
-	flow->patience_ns *= 2;
-	flow->deaf = flow->patience_ns > FLOW_PATIENCE_MAX_NS;
-}
-
 bool flow_expire(struct run_queue *queue, struct qp *qp, uint64_t now_ns)
 {
 	struct path *path = qp->requester.blocked;
@@ -264,7 +247,10 @@ bool flow_expire(struct run_queue *queue, struct qp *qp, uint64_t now_ns)
 	lock_acquire(&path->lock);
 	expired = !qp->requester.path_turn && now_ns - flow->stalled_ns >= flow->patience_ns;
 	if (expired) {
-		lose_patience(flow, now_ns);
+		release_upto(flow, flow->taken_bytes);
+		flow->stalled_ns = now_ns;
+		flow->patience_ns *= 2;
+		flow->deaf = flow->patience_ns > FLOW_PATIENCE_MAX_NS;
 		flow_wake_next(path, queue);
 	}
 	qp->requester.blocked_until_ns = qp->requester.path_turn ?

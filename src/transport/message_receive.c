@@ -13,24 +13,6 @@
 
 #define FETCH_BYTES_MAX	(1u << 20)	/* in one go */
 
-static void parse_head(const uint32_t head[MESSAGE_WORDS], struct local_message *message)
-{
-	message->grant = head[0];
-	message->source_qpn = head[1] & QPN_MASK;
-	message->piece_count = (uint8_t)(head[1] >> MESSAGE_FLAGS_SHIFT);
-	message->sequence = head[2] & PSN_MASK;
-	message->flags = (uint8_t)(head[2] >> MESSAGE_FLAGS_SHIFT);
-	message->imm = head[3];
-	message->length = head[4];
-}
-
-static bool are_sound(unsigned flags)
-{
-	if (flags & ~MESSAGE_FLAGS)
-		return false;
-	return !(flags & MESSAGE_INVALIDATE) || !(flags & (MESSAGE_IMM | MESSAGE_WRITE));
-}
-
 /* What the flags say comes before the data. False: it is not all there. */
 static bool parse_target(struct local_message *message, uint32_t *bytes)
 {
@@ -55,9 +37,18 @@ static bool parse_target(struct local_message *message, uint32_t *bytes)
 bool message_parse(const uint32_t head[MESSAGE_WORDS], const uint8_t *data, uint32_t bytes,
 		   struct local_message *message)
 {
-	*message = (struct local_message){ .data = data };
-	parse_head(head, message);
-	if (!are_sound(message->flags) || !parse_target(message, &bytes))
+	*message = (struct local_message){ .data = data,
+					   .grant = head[0],
+					   .source_qpn = head[1] & QPN_MASK,
+					   .piece_count = (uint8_t)(head[1] >> MESSAGE_FLAGS_SHIFT),
+					   .sequence = head[2] & PSN_MASK,
+					   .flags = (uint8_t)(head[2] >> MESSAGE_FLAGS_SHIFT),
+					   .imm = head[3],
+					   .length = head[4] };
+	if (message->flags & ~MESSAGE_FLAGS ||
+	    (message->flags & MESSAGE_INVALIDATE && message->flags & (MESSAGE_IMM | MESSAGE_WRITE)))
+		return false;
+	if (!parse_target(message, &bytes))
 		return false;
 	if (message->flags & MESSAGE_RENDEZVOUS)
 		return message->piece_count <= MESSAGE_PIECES_MAX &&
@@ -236,22 +227,10 @@ static enum message_fate message_complete(struct qp_call *call, const struct loc
 	return MESSAGE_EXECUTED;
 }
 
-static enum message_fate message_execute(struct qp_call *call, const struct local_message *message)
-	REQUIRES(call->qp->lock)
-{
-	if (!may_begin(call, message))
-		return MESSAGE_REFUSED;
-	if (message->length && (message->flags & MESSAGE_RENDEZVOUS))
-		return MESSAGE_FETCH;
-	if (message->length && !copy_eager(call, message))
-		return MESSAGE_REFUSED;
-	return message_complete(call, message);
-}
-
 enum message_fate transport_message_receive(struct qp *qp, const struct local_message *message,
 					    uint64_t now_ns, struct effects *effects)
 {
-	enum message_fate fate;
+	enum message_fate fate = MESSAGE_REFUSED;
 	struct qp_call call;
 
 	qp->responder.shortcut = false;
@@ -260,7 +239,12 @@ enum message_fate transport_message_receive(struct qp *qp, const struct local_me
 	qp_call_init_on(&call, qp, now_ns, effects);
 	note_established(&call);
 	qp->responder.message_done = 0;
-	fate = message_execute(&call, message);
+	if (may_begin(&call, message)) {
+		if (message->length && message->flags & MESSAGE_RENDEZVOUS)
+			fate = MESSAGE_FETCH;
+		else if (!message->length || copy_eager(&call, message))
+			fate = message_complete(&call, message);
+	}
 	qp_call_end(&call);
 	return fate;
 }
@@ -315,23 +299,11 @@ static bool row_receive(struct message_row *row, struct recv_queue *queue, const
 	return true;
 }
 
-/* Limits of an SRQ are looked at elsewhere. */
-static bool row_receive_shared(struct message_row *row, struct srq *srq, const uint8_t *data,
-			       uint32_t bytes, bool solicited) REQUIRES(row->qp->lock, row->qp->recv_cq->lock)
-{
-	bool done;
-
-	lock_acquire(&srq->queue.lock);
-	done = !srq->limit && row_receive(row, &srq->queue, data, bytes, solicited);
-	lock_release(&srq->queue.lock);
-	return done;
-}
-
 bool transport_row_receive(struct message_row *row, const uint32_t head[MESSAGE_WORDS],
 			   const uint8_t *data, uint32_t bytes)
 {
 	struct qp *qp = row->qp;
-	bool solicited = head[2] >> MESSAGE_FLAGS_SHIFT & MESSAGE_SOLICITED;
+	bool done, solicited = head[2] >> MESSAGE_FLAGS_SHIFT & MESSAGE_SOLICITED;
 
 	lock_alias(&qp->lock);
 	if (head[0] != qp->pairing.ours || (head[1] & QPN_MASK) != qp->attr.dest_qp_num ||
@@ -339,8 +311,13 @@ bool transport_row_receive(struct message_row *row, const uint32_t head[MESSAGE_
 		    qp->responder.message_sequence ||
 	    head[4] != bytes || bytes > MESSAGE_SHORT_MAX)
 		return false;
-	if (qp->srq)
-		return row_receive_shared(row, qp->srq, data, bytes, solicited);
+	if (qp->srq) {
+		lock_acquire(&qp->srq->queue.lock);
+		/* Limits of an SRQ are looked at elsewhere. */
+		done = !qp->srq->limit && row_receive(row, &qp->srq->queue, data, bytes, solicited);
+		lock_release(&qp->srq->queue.lock);
+		return done;
+	}
 	/* Of the QP's own queue, which needs no lock for that. */
 	lock_alias(&qp->rq.lock);
 	return row_receive(row, &qp->rq, data, bytes, solicited);

@@ -30,40 +30,23 @@ bool transport_awaits_presence(const struct qp *qp, uint64_t now_ns)
 	       loss_ack_deadline(&requester->loss, requester_ack_timeout(qp)) <= now_ns;
 }
 
-static void presence_explain(const struct qp_call *call, const char *how) REQUIRES(call->qp->lock)
-{
-	const struct qp *qp = call->qp;
-	char peer[46];
-
-	explain_about("RETRY_EXC_ERR", OF(QP, qp->number),
-		"qp 0x%06x: the process of its peer, qp 0x%06x at %s, takes nothing "
-		      "(it is %s): requests wait until it goes on or ends, as an adapter answers for a "
-		      "process that is stopped", qp->number, qp->attr.dest_qp_num,
-		      address_text(qp->route.destination, peer), how);
-}
-
 static void presence_stopped(struct qp_call *call, const char *how) REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
 	struct requester *requester = &qp->requester;
+	char peer[46];
 
 	if (!requester->loss.stopped) {
 		count(call, COUNTER_PEER_STOPPED);
-		presence_explain(call, how);
+		explain_about("RETRY_EXC_ERR", OF(QP, qp->number),
+			"qp 0x%06x: the process of its peer, qp 0x%06x at %s, takes nothing "
+			      "(it is %s): requests wait until it goes on or ends, as an adapter answers for a "
+			      "process that is stopped", qp->number, qp->attr.dest_qp_num,
+			      address_text(qp->route.destination, peer), how);
 		if (presence_awaits_packets(requester) && !requester->loss.hold)
 			requester_hold(call);
 	}
 	loss_stopped(&requester->loss, qp->attr.retry_cnt, call->now_ns);
-}
-
-/* What was sent while it was stopped may be lost: its queue was full. */
-static void presence_runs(struct qp_call *call) REQUIRES(call->qp->lock)
-{
-	struct requester *requester = &call->qp->requester;
-
-	loss_runs(&requester->loss, call->now_ns);
-	if (presence_awaits_packets(requester))
-		requester_hold(call);
 }
 
 void transport_presence(struct qp *qp, enum presence presence, const char *how, uint64_t now_ns,
@@ -83,7 +66,10 @@ void transport_presence(struct qp *qp, enum presence presence, const char *how, 
 		qp_end_pairing(qp);
 		requester_exceeded(&call);
 	} else if (qp->requester.loss.stopped) {
-		presence_runs(&call);
+		loss_runs(&qp->requester.loss, now_ns);
+		/* What was sent while it was stopped may be lost: its queue was full. */
+		if (presence_awaits_packets(&qp->requester))
+			requester_hold(&call);
 	} else if (presence == PRESENCE_RUNS && presence_awaits_packets(&qp->requester)) {
 		loss_grace(&qp->requester.loss, requester_graces(qp), now_ns);
 	}

@@ -42,16 +42,6 @@ static bool raw_ready(const struct qp *qp) REQUIRES(qp->lock)
 	return qp->state == IBV_QPS_RTS && qp->sq.tail != qp->sq.head && !qp->requester.pace.held_until_ns;
 }
 
-static bool raw_fits(struct transmit *transmit, uint32_t bytes)
-{
-	const struct tx_batch *batch = transmit->batch;
-
-	if (transmit->budget && batch->count < TX_PACKETS_MAX && TX_BYTES_MAX - batch->used >= bytes)
-		return true;
-	transmit->cut = true;
-	return false;
-}
-
 static void raw_send_error(struct qp_call *call, enum ibv_wc_status status) REQUIRES(call->qp->lock)
 {
 	const struct send_wqe *wqe = send_queue_at(&call->qp->sq, call->qp->sq.tail);
@@ -90,6 +80,7 @@ static void write_frame(struct transmit *transmit, const struct send_wqe *wqe)
 static void raw_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock)
 {
 	struct qp_call *call = transmit->call;
+	struct tx_batch *batch = transmit->batch;
 	struct qp *qp = call->qp;
 
 	lock_alias(&qp->lock);
@@ -101,10 +92,14 @@ static void raw_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp-
 			raw_send_error(call, (enum ibv_wc_status)wqe->status);
 			break;
 		}
-		if (!raw_fits(transmit, wqe->length) ||
-		    !pace_allows(&qp->requester.pace, call->now_ns))
+		if (!transmit->budget || batch->count == TX_PACKETS_MAX ||
+		    TX_BYTES_MAX - batch->used < wqe->length) {
+			transmit->cut = true;
 			break;
-		if (sge_gather(call, wqe, 0, transmit->batch->data + transmit->batch->used, wqe->length)) {
+		}
+		if (!pace_allows(&qp->requester.pace, call->now_ns))
+			break;
+		if (sge_gather(call, wqe, 0, batch->data + batch->used, wqe->length)) {
 			raw_send_error(call, IBV_WC_LOC_PROT_ERR);
 			break;
 		}

@@ -17,11 +17,6 @@
 /* Further back a PSN is no duplicate's: it may name another packet by now. */
 #define POSITIONS_KNOWN (1u << 23)
 
-static uint32_t psn_count(const struct resource *resource)
-{
-	return ((resource->last_psn - resource->first_psn) & PSN_MASK) + 1;
-}
-
 static bool replay_is_known(const struct responder *responder, const struct resource *resource)
 {
 	return resource->kind != RESOURCE_NONE &&
@@ -37,7 +32,8 @@ static struct resource *resource_find(struct qp *qp, uint32_t psn)
 		struct resource *resource = &responder->resource[i];
 
 		if (replay_is_known(responder, resource) &&
-		    psn_in(psn, resource->first_psn, psn_count(resource)))
+		    psn_in(psn, resource->first_psn,
+			   ((resource->last_psn - resource->first_psn) & PSN_MASK) + 1))
 			return resource;
 	}
 	return NULL;
@@ -124,23 +120,14 @@ static void begin_response(struct transmit *transmit, struct packet *packet, uin
 }
 
 /* FLUSH, ATOMIC_WRITE: a READ response without data (annex A19). */
-static bool send_placement(struct transmit *transmit, struct resource *resource)
+static bool send_executed(struct transmit *transmit, struct resource *resource)
 	REQUIRES(transmit->call->qp->lock)
 {
 	struct packet packet;
 
-	begin_response(transmit, &packet, OPCODE_RC_READ_RESPONSE_ONLY, resource);
-	transmit_packet(transmit, &packet, &transmit->call->qp->route);
-	response_done(&transmit->call->qp->responder, resource);
-	return true;
-}
-
-static bool send_atomic(struct transmit *transmit, struct resource *resource)
-	REQUIRES(transmit->call->qp->lock)
-{
-	struct packet packet;
-
-	begin_response(transmit, &packet, OPCODE_RC_ATOMIC_ACKNOWLEDGE, resource);
+	begin_response(transmit, &packet, resource->kind == RESOURCE_ATOMIC ? OPCODE_RC_ATOMIC_ACKNOWLEDGE :
+									      OPCODE_RC_READ_RESPONSE_ONLY,
+		       resource);
 	packet.atomic_original = resource->original;
 	transmit_packet(transmit, &packet, &transmit->call->qp->route);
 	response_done(&transmit->call->qp->responder, resource);
@@ -152,17 +139,6 @@ static uint8_t read_code(bool first, bool last)
 	if (first)
 		return last ? OPCODE_RC_READ_RESPONSE_ONLY : OPCODE_RC_READ_RESPONSE_FIRST;
 	return last ? OPCODE_RC_READ_RESPONSE_LAST : OPCODE_RC_READ_RESPONSE_MIDDLE;
-}
-
-/* The rights are checked again: the region may have gone since the request was accepted. */
-static enum fault replay_fetch(struct qp_call *call, const struct resource *resource,
-			       uint64_t offset, uint8_t *out, uint32_t bytes)
-{
-	const struct mr_accessor accessor = { .pd = resource->pd, .qpn = call->qp->number };
-	const struct target target = { .rkey = resource->rkey, .need = IBV_ACCESS_REMOTE_READ,
-				       .address = resource->address + offset, .bytes = bytes };
-
-	return execute_fetch(call, &accessor, &target, out);
 }
 
 void replay_drop(struct responder *responder)
@@ -205,9 +181,15 @@ static bool send_read(struct transmit *transmit, struct resource *resource)
 		       read_code(resource->send_psn == resource->reply_first_psn, left <= qp->mtu),
 		       resource);
 	packet.payload_bytes = bytes;
-	if (bytes)
-		fault = replay_fetch(transmit->call, resource, offset,
-				     transmit_payload(transmit, packet.op), bytes);
+	if (bytes) {
+		/* The rights are checked again: the region may have gone since the request was accepted. */
+		const struct mr_accessor accessor = { .pd = resource->pd, .qpn = qp->number };
+		const struct target target = { .rkey = resource->rkey, .need = IBV_ACCESS_REMOTE_READ,
+					       .address = resource->address + offset, .bytes = bytes };
+
+		fault = execute_fetch(transmit->call, &accessor, &target,
+				      transmit_payload(transmit, packet.op));
+	}
 	if (fault && resource->answered) {
 		refuse_repeat(transmit->call, resource,
 			      fault == FAULT_MEMORY ? NAK_OPERATION : NAK_ACCESS);
@@ -231,32 +213,27 @@ static bool send_read(struct transmit *transmit, struct resource *resource)
 	return true;
 }
 
-/* The oldest first: answers leave in PSN order. */
-static struct resource *next_active(struct responder *responder)
-{
-	while (!resource_slot(responder, responder->first_active)->active)
-		responder->first_active++;
-	return resource_slot(responder, responder->first_active);
-}
-
 bool replay_transmit(struct transmit *transmit)
 {
 	struct qp *qp = transmit->call->qp;
+	struct responder *responder = &qp->responder;
 	struct resource *resource;
 
-	while (qp->responder.active_count) {
+	while (responder->active_count) {
 		bool good = true;
 
-		resource = next_active(&qp->responder);
+		/* The oldest first: answers leave in PSN order. */
+		while (!resource_slot(responder, responder->first_active)->active)
+			responder->first_active++;
+		resource = resource_slot(responder, responder->first_active);
 		while (good && resource->active) {
 			if (!transmit_has_room(transmit))
 				return false;
 			if (resource->kind == RESOURCE_READ &&
 			    !pace_allows(&qp->requester.pace, transmit->call->now_ns))
 				return false;
-			good = resource->kind == RESOURCE_READ	 ? send_read(transmit, resource) :
-			       resource->kind == RESOURCE_ATOMIC ? send_atomic(transmit, resource) :
-								   send_placement(transmit, resource);
+			good = resource->kind == RESOURCE_READ ? send_read(transmit, resource) :
+								 send_executed(transmit, resource);
 		}
 	}
 	return true;

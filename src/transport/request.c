@@ -79,13 +79,6 @@ struct send_wqe *request_at(const struct qp *qp, uint32_t *number, uint32_t psn)
 
 enum flavour { PLAIN, IMM, INV };
 
-static enum flavour flavour_of(const struct send_wqe *wqe)
-{
-	if (wr_is(wqe->opcode, WR_HAS_IMM))
-		return IMM;
-	return wr_is(wqe->opcode, WR_HAS_INV) ? INV : PLAIN;
-}
-
 /* The RC codes: packet_begin() makes those of the service of them. */
 static const uint8_t send_code[4][3] = {
 	[PART_FIRST]  = { OPCODE_RC_SEND_FIRST, OPCODE_RC_SEND_FIRST, OPCODE_RC_SEND_FIRST },
@@ -106,7 +99,7 @@ static uint32_t fill_message(const struct qp *qp, const struct send_wqe *wqe, ui
 	bool first = psn == wqe->first_psn, last = psn == wqe->last_psn;
 	enum part part = first ? (last ? PART_ONLY : PART_FIRST) : last ? PART_LAST : PART_MIDDLE;
 	bool write = wqe_is_write(wqe);
-	enum flavour flavour = flavour_of(wqe);
+	enum flavour flavour = wr_is(wqe->opcode, WR_HAS_IMM) ? IMM : wr_is(wqe->opcode, WR_HAS_INV) ? INV : PLAIN;
 	uint64_t offset = offset_of(qp, psn, wqe->first_psn);
 	uint8_t code = write ? write_code[part][flavour] : send_code[part][flavour];
 

@@ -332,20 +332,6 @@ static bool requester_write_packet(struct transmit *transmit, struct send_wqe *w
 	return true;
 }
 
-static void note_sent(struct qp_call *call, uint32_t end)
-{
-	struct requester *requester = &call->qp->requester;
-
-	requester->loss.sent_packets++;
-	if (psn_before(requester->send_psn, requester->next_psn))
-		requester->loss.resent_packets++;
-	if (requester->una_psn == requester->next_psn)
-		requester->loss.progress_ns = call->now_ns;
-	requester->send_psn = end;
-	if (psn_before(requester->next_psn, end))
-		requester->next_psn = end;
-}
-
 /* Reserve room for the rest of this message, or of the queue when messages are small. */
 static uint32_t requester_reserve(struct transmit *transmit, const struct send_wqe *wqe,
 				  uint32_t cost) REQUIRES(transmit->call->qp->lock)
@@ -390,7 +376,14 @@ static bool requester_send_next(struct transmit *transmit, struct send_wqe *wqe,
 		return false;
 	if (!requester_write_packet(transmit, wqe, psn, wants_ack(qp, wqe, psn), &end))
 		return false;
-	note_sent(transmit->call, end);
+	requester->loss.sent_packets++;
+	if (psn_before(psn, requester->next_psn))
+		requester->loss.resent_packets++;
+	if (requester->una_psn == requester->next_psn)
+		requester->loss.progress_ns = transmit->call->now_ns;
+	requester->send_psn = end;
+	if (psn_before(requester->next_psn, end))
+		requester->next_psn = end;
 	*granted -= cost;
 	requester->flight_bytes += cost;
 	if (wqe_takes_resource(wqe))

@@ -20,12 +20,6 @@
 #define GRACE_TIMES		3u
 #define GRACE_NS		4000000000u
 
-static bool is_awaiting(const struct requester *requester)
-{
-	return requester->una_psn != requester->next_psn &&
-	       (requester->send_psn != requester->una_psn || requester->loss.hold);
-}
-
 uint64_t requester_ack_timeout(const struct qp *qp)
 {
 	uint64_t timeout_ns = ack_timeout_ns(qp->attr.timeout);
@@ -73,7 +67,9 @@ uint64_t requester_deadline(const struct qp *qp)
 		return transport_message_deadline(qp);
 	if (requester->rnr_until_ns)
 		return requester->rnr_until_ns;
-	if (!is_awaiting(requester))
+	/* Nothing is awaited. */
+	if (requester->una_psn == requester->next_psn ||
+	    (requester->send_psn == requester->una_psn && !requester->loss.hold))
 		return held_ns;
 	ack_ns = ack_deadline(qp);
 	probe_ns = loss_probe_deadline(&requester->loss);
@@ -100,11 +96,19 @@ void requester_exceeded(struct qp_call *call)
 		     "this one, and that UDP port 4791 is open between the hosts");
 }
 
-static void requester_give_up(struct qp_call *call) REQUIRES(call->qp->lock)
+static void ack_timed_out(struct qp_call *call) REQUIRES(call->qp->lock)
 {
-	const struct loss *loss = &call->qp->requester.loss;
+	struct loss *loss = &call->qp->requester.loss;
 	char words[REFUSAL_WORDS];
 
+	count(call, COUNTER_TIMEOUT);
+	if (call->qp->path)
+		path_reduce(call->qp->path, PATH_SILENT, call->now_ns);
+	repair_doubt(call->qp);
+	if (loss_retry(loss, call->now_ns)) {
+		requester_hold(call);
+		return;
+	}
 	if (refusal_words(call->qp, words)) {
 		set_reason(call, "%s", words);
 		count(call, COUNTER_RETRY_EXCEEDED);
@@ -114,21 +118,6 @@ static void requester_give_up(struct qp_call *call) REQUIRES(call->qp->lock)
 	set_reason(call, "the peer did not answer: %u packets sent since its last answer, %u of them "
 		   "retransmissions", loss->sent_packets, loss->resent_packets);
 	requester_exceeded(call);
-}
-
-static void ack_timed_out(struct qp_call *call) REQUIRES(call->qp->lock)
-{
-	struct requester *requester = &call->qp->requester;
-
-	count(call, COUNTER_TIMEOUT);
-	if (call->qp->path)
-		path_reduce(call->qp->path, PATH_SILENT, call->now_ns);
-	repair_doubt(call->qp);
-	if (!loss_retry(&requester->loss, call->now_ns)) {
-		requester_give_up(call);
-		return;
-	}
-	requester_hold(call);
 }
 
 static void explain_patience(struct qp_call *call) REQUIRES(call->qp->lock)

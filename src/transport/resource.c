@@ -13,15 +13,6 @@ struct resource *resource_slot(struct responder *responder, uint32_t number)
 	return &responder->resource[number % responder->resource_count];
 }
 
-/* Each keeps its number, so requests in progress stay in order. */
-static void move_resources(struct responder *responder, struct resource *to, uint32_t count)
-{
-	uint32_t i, oldest = responder->resource_next - responder->resource_count;
-
-	for (i = 0; i < responder->resource_count; i++)
-		to[(oldest + i) % count] = *resource_slot(responder, oldest + i);
-}
-
 int transport_reserve(struct transport_room *room, uint32_t reads)
 {
 	uint32_t count = RD_ATOMIC_FEW;
@@ -42,10 +33,13 @@ void transport_install(struct qp *qp, struct transport_room *room)
 {
 	struct responder *responder = &qp->responder;
 	struct resource *old = responder->resource;
+	uint32_t i, oldest = responder->resource_next - responder->resource_count;
 
 	if (room->count <= responder->resource_count)
 		return;
-	move_resources(responder, room->resource, room->count);
+	/* Each keeps its number, so requests in progress stay in order. */
+	for (i = 0; i < responder->resource_count; i++)
+		room->resource[(oldest + i) % room->count] = *resource_slot(responder, oldest + i);
 	responder->resource = room->resource;
 	responder->resource_count = room->count;
 	room->resource = old == responder->few ? NULL : old;

@@ -131,20 +131,6 @@ enum drop responder_fault(struct qp_call *call, enum fault fault, uint32_t psn)
 
 /* ---- entry ---- */
 
-/* The packet in sequence was executed, and asks for an ACK. */
-static void responder_owe_ack(struct qp_call *call, const struct packet *packet)
-	REQUIRES(call->qp->lock)
-{
-	struct responder *responder = &call->qp->responder;
-	bool alone = responder->answer == ANSWER_NONE;
-
-	responder_answer(call->qp, ANSWER_ACK, 0, packet->psn);
-	if (opcode_ends(packet->op) && call->qp->state == IBV_QPS_RTS)
-		ack_hold_begin(&responder->hold, call->now_ns);
-	if (!alone)
-		responder->hold.until_ns = 0;
-}
-
 /*
  * The first PSN is the wrong one: at once if it is behind the expected one; if it is ahead, the
  * requests before
@@ -171,6 +157,7 @@ static enum drop responder_execute(struct qp_call *call, const struct packet *pa
 	struct responder *responder = &call->qp->responder;
 	enum fault fault = responder_message(call, packet);
 	uint32_t psns, psn = packet->psn;
+	bool alone;
 
 	if (fault) {
 		early_give_up(call, psn);	/* this one perhaps, too */
@@ -180,10 +167,18 @@ static enum drop responder_execute(struct qp_call *call, const struct packet *pa
 	responder->expected_psn = psn_add(packet->psn, psns);
 	responder->position += psns;
 	/* READ and atomic responses acknowledge all earlier requests, too. */
-	if (responder_takes_resource(packet))
+	if (responder_takes_resource(packet)) {
 		responder->answer = ANSWER_NONE;
-	else if (packet->ack_request)
-		responder_owe_ack(call, packet);
+		return DROP_NONE;
+	}
+	if (!packet->ack_request)
+		return DROP_NONE;
+	alone = responder->answer == ANSWER_NONE;
+	responder_answer(call->qp, ANSWER_ACK, 0, psn);
+	if (opcode_ends(packet->op) && call->qp->state == IBV_QPS_RTS)
+		ack_hold_begin(&responder->hold, call->now_ns);
+	if (!alone)
+		responder->hold.until_ns = 0;
 	return DROP_NONE;
 }
 
@@ -207,25 +202,12 @@ static void responder_run_early(struct qp_call *call) REQUIRES(call->qp->lock)
 	}
 }
 
-/* Some PSNs are missing before it. */
-static enum drop responder_ahead(struct qp_call *call, const struct packet *packet, int32_t ahead)
-	REQUIRES(call->qp->lock)
-{
-	struct responder *responder = &call->qp->responder;
-	bool kept = early_keep(call, packet, ahead);
-	enum drop why = DROP_PSN_AHEAD;
-
-	if (!responder->nak_sent)
-		why = responder_fault(call, FAULT_PSN_AHEAD, responder->expected_psn);
-	return kept ? DROP_NONE : why;
-}
-
 enum drop responder_receive(struct qp_call *call, const struct packet *packet)
 {
 	struct qp *qp = call->qp;
 	struct responder *responder = &qp->responder;
 	int32_t ahead = psn_diff(packet->psn, responder->expected_psn);
-	bool first_is_wrong = false;
+	bool first_is_wrong = false, kept;
 	enum drop why;
 
 	lock_alias(&qp->lock);
@@ -238,9 +220,11 @@ enum drop responder_receive(struct qp_call *call, const struct packet *packet)
 		early_repeat(qp);
 		return first_is_wrong ? DROP_FIRST_PSN_BEHIND : DROP_DUPLICATE;
 	}
-	if (ahead > 0) {
-		why = responder_ahead(call, packet, ahead);
-		return first_is_wrong ? DROP_FIRST_PSN_AHEAD : why;
+	if (ahead > 0) {	/* some PSNs are missing before it */
+		kept = early_keep(call, packet, ahead);
+		why = responder->nak_sent ? DROP_PSN_AHEAD :
+					    responder_fault(call, FAULT_PSN_AHEAD, responder->expected_psn);
+		return first_is_wrong ? DROP_FIRST_PSN_AHEAD : kept ? DROP_NONE : why;
 	}
 	responder->nak_sent = false;
 	if (responder->answer == ANSWER_NAK)

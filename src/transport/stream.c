@@ -19,30 +19,6 @@ void stream_end(struct stream *stream)
 	stream->begun = false;
 }
 
-/* Slot 0 is never a Verbatim process. */
-static struct path *stream_path_of(const struct qp *qp, const struct send_wqe *wqe)
-	REQUIRES(qp->lock)
-{
-	if (qp_is(qp, QP_DATAGRAM))
-		return ah_path_find(wqe->ah, wqe->remote_qpn);
-	return qp->path && qp->path->key.slot ? qp->path : NULL;
-}
-
-static void stream_to(struct stream *stream, const struct send_wqe *wqe)
-	REQUIRES(stream->transmit->call->qp->lock)
-{
-	struct path *path = stream_path_of(stream->transmit->call->qp, wqe);
-
-	if (path == stream->path)
-		return;
-	stream_end(stream);
-	stream->path = path;
-	if (!path || !wqe->ah)
-		return;
-	stream->ah = wqe->ah;
-	ah_get(stream->ah);
-}
-
 static bool goes_through_memory(const struct stream *stream)
 {
 	return atomic_load_explicit(&stream->path->flow.memory, memory_order_relaxed);
@@ -89,13 +65,25 @@ bool stream_admits(struct stream *stream, const struct send_wqe *wqe, bool *mark
 	struct qp *qp = stream->transmit->call->qp;
 	struct flow_ask ask = { .psn = qp->requester.send_psn,
 				.now_ns = stream->transmit->call->now_ns };
+	struct path *path;
 	uint32_t cost, more;
 
 	lock_alias(&qp->lock);
 	*mark = false;
 	if (!transmit_has_room(stream->transmit))
 		return false;
-	stream_to(stream, wqe);
+	if (qp_is(qp, QP_DATAGRAM))
+		path = ah_path_find(wqe->ah, wqe->remote_qpn);
+	else	/* slot 0 is never a Verbatim process */
+		path = qp->path && qp->path->key.slot ? qp->path : NULL;
+	if (path != stream->path) {
+		stream_end(stream);
+		stream->path = path;
+		if (path && wqe->ah) {
+			stream->ah = wqe->ah;
+			ah_get(stream->ah);
+		}
+	}
 	if (!stream->path)
 		return true;
 	cost = next_cost(stream, wqe, &ask.alone);

@@ -75,20 +75,6 @@ static void tags_fill_fin(struct send_wqe *wqe, const uint8_t *data)
 	wqe->inline_data[0] = TAG_FIN;
 }
 
-static bool has_room_for_read(const struct qp *qp) REQUIRES(qp->lock)
-{
-	return (qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD) &&
-	       qp->sq.size - (qp->sq.head - qp->sq.tail) >= 2;
-}
-
-/* Can the device read so much, into that buffer? */
-static bool may_read(const struct qp *qp, const struct tag_entry *entry, const struct tag_header *header)
-	REQUIRES(qp->lock)
-{
-	return qp->sends_itself && qp->attr.max_rd_atomic && header->length <= MESSAGE_BYTES_MAX &&
-	       header->length <= sge_total(entry->sge, entry->sge_count);
-}
-
 /* ---- taking a receive ---- */
 
 static enum tagged tags_kind(const struct qp *qp, const struct tag_entry *entry, const struct tag_header *header)
@@ -100,23 +86,30 @@ static enum tagged tags_kind(const struct qp *qp, const struct tag_entry *entry,
 		return TAGGED_UNEXPECTED;
 	if (header->operation == TAG_EAGER)
 		return TAGGED_EAGER;
-	return may_read(qp, entry, header) ? TAGGED_RENDEZVOUS : TAGGED_INCOMPLETE;
+	/* Can the device read so much, into that buffer? */
+	if (qp->sends_itself && qp->attr.max_rd_atomic && header->length <= MESSAGE_BYTES_MAX &&
+	    header->length <= sge_total(entry->sge, entry->sge_count))
+		return TAGGED_RENDEZVOUS;
+	return TAGGED_INCOMPLETE;
 }
 
 /* False, and nothing has changed: there is no receive, or no place to read from now. */
 static bool tags_take_locked(struct qp_call *call, const struct tag_header *header)
 	REQUIRES(call->qp->lock, call->qp->srq->queue.lock)
 {
+	struct qp *qp = call->qp;
 	struct responder *responder = &call->qp->responder;
 	struct srq *srq = call->qp->srq;
 	struct tag_entry *entry;
 	enum tagged kind;
 
 	lock_alias(&srq->queue.lock);
+	lock_alias(&qp->lock);
 	entry = header->operation == TAG_EAGER || header->operation == TAG_RENDEZVOUS ?
 		tag_list_find(srq->tags, header->tag) : NULL;
 	kind = tags_kind(call->qp, entry, header);
-	if (kind == TAGGED_RENDEZVOUS && !has_room_for_read(call->qp))
+	if (kind == TAGGED_RENDEZVOUS && ((qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD) ||
+					  qp->sq.size - (qp->sq.head - qp->sq.tail) < 2))
 		return false;
 	if (kind >= TAGGED_EAGER)
 		tag_list_consume(srq->tags, entry, responder->recv);
@@ -185,26 +178,19 @@ bool tags_matched(const struct qp *qp, struct completion *completion)
 	return responder->tagged == TAGGED_EAGER;
 }
 
-static unsigned sync_request(struct srq *srq)
-{
-	unsigned flags;
-
-	lock_acquire(&srq->queue.lock);
-	flags = tag_list_behind(srq->tags) > SYNC_BEHIND_MAX ? IBV_WC_TM_SYNC_REQ : 0;
-	lock_release(&srq->queue.lock);
-	return flags;
-}
-
 /* What the end of the message says: flags, and how much there is. */
 static void tags_describe(const struct qp *qp, struct ibv_wc *wc, bool single) REQUIRES(qp->lock)
 {
 	const struct responder *responder = &qp->responder;
+	struct srq *srq = qp->srq;
 
 	wc->opcode = responder->tagged == TAGGED_NO_TAG ? IBV_WC_TM_NO_TAG : IBV_WC_TM_RECV;
 	wc->byte_len -= tags_skip(responder);
 	switch (responder->tagged) {
 	case TAGGED_UNEXPECTED:
-		wc->wc_flags |= sync_request(qp->srq);
+		lock_acquire(&srq->queue.lock);
+		wc->wc_flags |= tag_list_behind(srq->tags) > SYNC_BEHIND_MAX ? IBV_WC_TM_SYNC_REQ : 0;
+		lock_release(&srq->queue.lock);
 		break;
 	case TAGGED_EAGER:
 		wc->wc_flags |= IBV_WC_TM_DATA_VALID | (single ? IBV_WC_TM_MATCH : 0);
@@ -222,18 +208,6 @@ static void tags_describe(const struct qp *qp, struct ibv_wc *wc, bool single) R
 	}
 }
 
-static void explain_incomplete(const struct qp *qp) REQUIRES(qp->lock)
-{
-	explain_about("TM_RNDV_INCOMPLETE", OF_WR(QP, qp->number, qp->responder.recv->wr_id),
-		"qp 0x%06x: a request for rendezvous matched the tagged buffer wr_id "
-		      "0x%llx, whose data is left to the application (the buffer has the headers): %s", qp->number,
-		      (unsigned long long)qp->responder.recv->wr_id,
-		      !qp->sends_itself ? "the qp was created with max_send_wr other than 0, so that its "
-					  "sends are the application's" :
-		      !qp->attr.max_rd_atomic ? "max_rd_atomic of the qp is 0" :
-						"the buffer is smaller than the data");
-}
-
 void tags_complete(struct qp *qp, const struct ibv_wc *wc, bool single, struct completion *completion)
 {
 	struct responder *responder = &qp->responder;
@@ -247,7 +221,14 @@ void tags_complete(struct qp *qp, const struct ibv_wc *wc, bool single, struct c
 		completion->wc.src_qp = responder->tag_context;
 	}
 	if (responder->tagged == TAGGED_INCOMPLETE && explain_enabled)
-		explain_incomplete(qp);
+		explain_about("TM_RNDV_INCOMPLETE", OF_WR(QP, qp->number, responder->recv->wr_id),
+			"qp 0x%06x: a request for rendezvous matched the tagged buffer wr_id "
+			      "0x%llx, whose data is left to the application (the buffer has the headers): %s",
+			      qp->number, (unsigned long long)responder->recv->wr_id,
+			      !qp->sends_itself ? "the qp was created with max_send_wr other than 0, so that its "
+						  "sends are the application's" :
+			      !qp->attr.max_rd_atomic ? "max_rd_atomic of the qp is 0" :
+							"the buffer is smaller than the data");
 	if (responder->tagged != TAGGED_RENDEZVOUS)	/* else when its data was read */
 		completion->slot = tags_slot(qp);
 	responder->recv_taken = false;

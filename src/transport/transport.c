@@ -111,12 +111,6 @@ bool transport_takes_packets(enum ibv_qp_state state)
 	       state == IBV_QPS_SQE;
 }
 
-/* IBTA 9.6.1.2.3 and A17: a connected QP accepts packets of its peer only. */
-static bool is_from_peer(const struct qp *qp, const struct rx_info *info)
-{
-	return qp_is(qp, QP_DATAGRAM) || route_is_from_peer(&qp->route, &info->route);
-}
-
 void note_established(struct qp_call *call)
 {
 	struct qp *qp = call->qp;
@@ -143,7 +137,8 @@ enum drop transport_receive(struct qp *qp, const struct packet *packet, const st
 		why = DROP_QP_TYPE;
 	} else if (!transport_takes_packets(qp->state)) {
 		why = DROP_QP_STATE;
-	} else if (!is_from_peer(qp, info)) {
+	} else if (!qp_is(qp, QP_DATAGRAM) && !route_is_from_peer(&qp->route, &info->route)) {
+		/* IBTA 9.6.1.2.3 and A17: a connected QP accepts packets of its peer only. */
 		why = DROP_ADDRESS;
 	} else if (packet->op->service == SERVICE_GAPS) {
 		why = completer_receive_gaps(&call, packet);

@@ -166,17 +166,6 @@ static void unreliable_begin(struct qp_call *call, struct send_wqe *wqe) REQUIRE
 	wqe->last_psn = psn_add(wqe->first_psn, wqe_psns(qp, wqe) - 1);
 }
 
-static bool finish_local(struct qp_call *call, const struct send_wqe *wqe) REQUIRES(call->qp->lock)
-{
-	if (wqe->state == WQE_FAILED) {
-		call->why[0] = '\0';
-		send_error(call, (enum ibv_wc_status)wqe->status, "see above");
-		return false;
-	}
-	finish_send(call, IBV_WC_SUCCESS);
-	return true;
-}
-
 /* In SQD a request that was begun is still finished. */
 static bool unreliable_sends(const struct qp *qp) REQUIRES(qp->lock)
 {
@@ -194,8 +183,15 @@ static bool unreliable_send_next(struct stream *stream, struct send_wqe *wqe)
 	bool mark;
 
 	lock_alias(&transmit->call->qp->lock);
-	if (wqe_is_local(wqe))
-		return finish_local(transmit->call, wqe);
+	if (wqe_is_local(wqe) && wqe->state == WQE_FAILED) {
+		transmit->call->why[0] = '\0';
+		send_error(transmit->call, (enum ibv_wc_status)wqe->status, "see above");
+		return false;
+	}
+	if (wqe_is_local(wqe)) {
+		finish_send(transmit->call, IBV_WC_SUCCESS);
+		return true;
+	}
 	if (qp_is(transmit->call->qp, QP_DATAGRAM))
 		pace_route(&transmit->call->qp->requester.pace, &wqe->ah->route);
 	if (!pace_allows(&transmit->call->qp->requester.pace, transmit->call->now_ns) ||
@@ -330,16 +326,6 @@ static const struct route *route_of_gids(const struct qp *qp, const struct packe
 	return room;
 }
 
-static bool scatter_datagram(struct qp_call *call, const struct packet *packet, const struct route *came)
-	REQUIRES(call->qp->lock)
-{
-	uint8_t grh[GRH_BYTES];
-
-	route_write_grh(came, packet_bytes(packet->op, packet->payload_bytes), grh);
-	return !recv_scatter(call, 0, grh, GRH_BYTES, false) &&
-	       !recv_scatter(call, GRH_BYTES, packet->payload, (uint32_t)packet->payload_bytes, true);
-}
-
 static enum drop ud_receive(struct qp_call *call, const struct packet *packet,
 			    const struct rx_info *info)
 	REQUIRES(call->qp->lock)
@@ -352,6 +338,7 @@ static enum drop ud_receive(struct qp_call *call, const struct packet *packet,
 			     .sl = route_header_type(came), .slid = route_lid(came),
 			     .dlid_path_bits = route_path_bits(came),
 			     .pkey_index = call->qp->attr.pkey_index };
+	uint8_t grh[GRH_BYTES];
 
 	if (packet->deth.qkey != call->qp->attr.qkey)
 		return DROP_QKEY;	/* and no answer */
@@ -360,7 +347,9 @@ static enum drop ud_receive(struct qp_call *call, const struct packet *packet,
 		return DROP_UD_NO_RECEIVE;
 	if (GRH_BYTES + packet->payload_bytes > call->qp->responder.recv_bytes)
 		return DROP_UD_TOO_LONG;
-	if (!scatter_datagram(call, packet, came)) {
+	route_write_grh(came, packet_bytes(packet->op, packet->payload_bytes), grh);
+	if (recv_scatter(call, 0, grh, GRH_BYTES, false) ||
+	    recv_scatter(call, GRH_BYTES, packet->payload, (uint32_t)packet->payload_bytes, true)) {
 		responder_fail(call, FAULT_LOCAL_PROTECTION);
 		return DROP_NONE;
 	}

@@ -207,11 +207,6 @@ static uint32_t readable_sges(const struct ibv_sge *list, int count, uint32_t mo
 	return (uint32_t)count < most ? (uint32_t)count : most;
 }
 
-static bool is_atomic(const struct ibv_send_wr *wr)
-{
-	return wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 static struct check_record send_record(const char *call, struct ibv_qp *ibv,
 				       const struct ibv_send_wr *wr)
 {
@@ -227,7 +222,7 @@ static struct check_record send_record(const char *call, struct ibv_qp *ibv,
 		.signaled = qp->signal_all || wr->send_flags & IBV_SEND_SIGNALED,
 		.inlined = wr->send_flags & IBV_SEND_INLINE,
 		.reads = row && row->is & WR_SCATTERS,
-		.remote = is_atomic(wr) ? wr->wr.atomic.remote_addr : wr->wr.rdma.remote_addr,
+		.remote = row && row->is & WR_IS_ATOMIC ? wr->wr.atomic.remote_addr : wr->wr.rdma.remote_addr,
 		.ah = qp->type == IBV_QPT_UD ? CHECK_HANDLE(wr->wr.ud.ah) : 0,
 		.sge = (const struct check_sge *)wr->sg_list,
 		.sges = readable_sges(wr->sg_list, wr->num_sge, qp->cap.max_send_sge),
@@ -359,12 +354,6 @@ void verbs_check_read(const char *call, const struct ibv_cq_ex *cq)
 		});
 }
 
-static uint32_t cq_standing(const struct cq *cq)
-{
-	return atomic_load_explicit(&cq->head, memory_order_acquire) -
-	       atomic_load_explicit(&cq->tail, memory_order_relaxed);
-}
-
 int verbs_check_arm(struct cq *cq, bool solicited)
 {
 	uint64_t other = check_enter(CHECK_HANDLE(cq));
@@ -372,7 +361,8 @@ int verbs_check_arm(struct cq *cq, bool solicited)
 		.what = CHECK_ARM,
 		.call = "ibv_req_notify_cq",
 		.object = CHECK_HANDLE(cq),
-		.count = cq_standing(cq),
+		.count = atomic_load_explicit(&cq->head, memory_order_acquire) -
+			 atomic_load_explicit(&cq->tail, memory_order_relaxed),
 		.solicited = solicited,
 		.inside = other,
 	});

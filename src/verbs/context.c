@@ -96,27 +96,6 @@ static bool context_close(struct context *context, uint64_t file)
 	return open;
 }
 
-/* Of @device from now on; its hca_context is open. */
-static void context_init(struct context *context, struct verbs_device *device)
-{
-	struct ibv_context *ibv = &context->ibv.context;
-	long processors = sysconf(_SC_NPROCESSORS_ONLN);
-
-	verbs_device_get(device);
-	lock_init(&context->lock);
-	list_init(&context->parent_domains);
-	list_init(&context->thread_domains);
-	list_init(&context->builders);
-	context->device = device;
-	context_fill_ops(context);
-	ibv->device = &device->ibv;
-	ibv->abi_compat = __VERBS_ABI_IS_EXTENDED;
-	ibv->cmd_fd = hca_command_fd(context->hca);
-	ibv->async_fd = hca_async_fd(context->hca);
-	ibv->num_comp_vectors = processors > 0 ? (int)processors : 1;
-	pthread_mutex_init(&ibv->mutex, NULL);
-}
-
 static void context_free(struct context *context)
 {
 	wr_builders_free(context);
@@ -140,20 +119,37 @@ static void contexts_trace(bool on)
 	lock_release(&contexts_lock);
 }
 
+/* Of @device from now on; its hca_context is open. */
 static struct ibv_context *context_publish(struct context *context, struct verbs_device *device)
 {
-	context_init(context, device);
+	struct ibv_context *ibv = &context->ibv.context;
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+	verbs_device_get(device);
+	lock_init(&context->lock);
+	list_init(&context->parent_domains);
+	list_init(&context->thread_domains);
+	list_init(&context->builders);
+	context->device = device;
+	context_fill_ops(context);
+	ibv->device = &device->ibv;
+	ibv->abi_compat = __VERBS_ABI_IS_EXTENDED;
+	ibv->cmd_fd = hca_command_fd(context->hca);
+	ibv->async_fd = hca_async_fd(context->hca);
+	ibv->num_comp_vectors = processors > 0 ? (int)processors : 1;
+	pthread_mutex_init(&ibv->mutex, NULL);
+
 	fork_register(FORK_CONTEXTS, &fork_handlers);
 	trace_set_switch(contexts_trace);
 	lock_acquire(&contexts_lock);
 	list_add_tail(&contexts, &context->node);
 	if (trace_wants(TRACE_KINDS | TRACE_CHECK))
-		verbs_trace_context(&context->ibv.context.ops, true);
+		verbs_trace_context(&ibv->ops, true);
 	lock_release(&contexts_lock);
 	check_set_device(&verbs_check_device);
 	verbs_checked(.what = CHECK_MADE, .kind = CHECK_CONTEXT, .call = "ibv_open_device",
-		      .object = CHECK_HANDLE(&context->ibv.context));
-	return &context->ibv.context;
+		      .object = CHECK_HANDLE(ibv));
+	return ibv;
 }
 
 struct ibv_context *ibv_open_device(struct ibv_device *ibv)

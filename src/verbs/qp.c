@@ -62,19 +62,14 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	return &qp->ibv.qp_base;
 }
 
-static uint32_t create_flags_of(enum ibv_qp_type type)
-{
-	return type == IBV_QPT_RAW_PACKET ? IBV_QP_CREATE_CVLAN_STRIPPING :
-	       type == IBV_QPT_UD	  ? IBV_QP_CREATE_BLOCK_SELF_MCAST_LB :
-					    0;
-}
-
 static int qp_init_ex_check(const struct ibv_qp_init_attr_ex *attr)
 {
 	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
 			       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_XRCD;
 	const uint32_t of_raw = IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
 	const bool raw = attr->qp_type == IBV_QPT_RAW_PACKET;
+	const uint32_t flags = raw ? IBV_QP_CREATE_CVLAN_STRIPPING :
+			       attr->qp_type == IBV_QPT_UD ? IBV_QP_CREATE_BLOCK_SELF_MCAST_LB : 0;
 
 	if (attr->comp_mask & ~(known | of_raw))
 		return refuse_verb("ibv_create_qp_ex", "comp_mask has TSO, or bits that no "
@@ -85,8 +80,7 @@ static int qp_init_ex_check(const struct ibv_qp_init_attr_ex *attr)
 	if (attr->qp_type != IBV_QPT_XRC_RECV &&
 	    (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd))
 		return refuse_null("ibv_create_qp_ex", "pd (IBV_QP_INIT_ATTR_PD)");
-	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) &&
-	    attr->create_flags & ~create_flags_of(attr->qp_type))
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && attr->create_flags & ~flags)
 		return refuse_verb(
 			"ibv_create_qp_ex",
 			"create_flags beyond IBV_QP_CREATE_CVLAN_STRIPPING of RAW_PACKET and "

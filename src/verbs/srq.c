@@ -55,12 +55,6 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
 	return srq;
 }
 
-static bool is_unreadable(const struct ibv_srq_init_attr_ex *attr)
-{
-	return (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type == IBV_SRQT_TM &&
-	       (attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) && attr->cq && !to_cq(attr->cq)->ibv.start_poll;
-}
-
 /* Reached from ibv_create_srq_ex() only with something more than a type and a PD. */
 struct ibv_srq *srq_create_ex_verb(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
@@ -77,7 +71,8 @@ struct ibv_srq *srq_create_ex_verb(struct ibv_context *context, struct ibv_srq_i
 			attr->comp_mask);
 		return fail(EINVAL);
 	}
-	if (is_unreadable(attr)) {
+	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE && attr->srq_type == IBV_SRQT_TM &&
+	    attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ && attr->cq && !to_cq(attr->cq)->ibv.start_poll) {
 		explain("create_srq_ex: a tag-matching SRQ needs a CQ of ibv_create_cq_ex: no other one tells the "
 			"tag (ibv_wc_read_tm_info)");
 		return fail(EINVAL);

@@ -56,33 +56,14 @@ static int sysfs_read_file(const char *path, char *buffer, size_t size)
 	return (int)length;
 }
 
-/* The text of an attribute of ours as a file has it, ending in a newline. */
-static int read_ours(const char *path, char *buffer, size_t size, enum attribute_found *found)
-{
-	char text[256];
-	size_t length;
-
-	*found = attribute_read(path, text, sizeof(text) - 1);
-	if (*found == ATTRIBUTE_ABSENT)
-		return minus_one(ENOENT);
-	if (*found == ATTRIBUTE_FOREIGN)
-		return -1;
-	length = strlen(text);
-	text[length++] = '\n';
-	if (length > size)
-		length = size;
-	memcpy(buffer, text, length);
-	return (int)length;
-}
-
 /* Length of the text without its newline, 0-terminated where there is room; or -1 and errno. */
 int ibv_read_sysfs_file(const char *dir, const char *file, char *buffer, size_t size)
 {
 	CALL();
 	enum attribute_found found = ATTRIBUTE_FOREIGN;
 	const char *attribute;
+	char *path, text[256];
 	int length = -1;
-	char *path;
 
 	if (!dir || !file || !buffer || !size)
 		return minus_one(refuse_null("ibv_read_sysfs_file", "dir, file or buffer"));
@@ -90,9 +71,18 @@ int ibv_read_sysfs_file(const char *dir, const char *file, char *buffer, size_t 
 		return minus_one(ENOMEM);
 	attribute = below_class(path);
 	if (attribute)
-		length = read_ours(attribute, buffer, size, &found);
-	if (found == ATTRIBUTE_FOREIGN)
+		found = attribute_read(attribute, text, sizeof(text) - 1);
+	if (found == ATTRIBUTE_FOREIGN) {
 		length = sysfs_read_file(path, buffer, size);
+	} else if (found == ATTRIBUTE_ABSENT) {
+		errno = ENOENT;
+	} else {	/* as a file has it, ending in a newline */
+		size_t bytes = strlen(text);
+
+		text[bytes++] = '\n';
+		length = (int)(bytes < size ? bytes : size);
+		memcpy(buffer, text, (size_t)length);
+	}
 	free(path);
 	if (length <= 0)
 		return length;

@@ -124,49 +124,32 @@ void verbs_trace_receives(const char *call, uint32_t qpn, const struct ibv_recv_
 	}
 }
 
-static bool has_bytes(const struct ibv_wc *wc)
-{
-	return wc->opcode & IBV_WC_RECV || wc->opcode == IBV_WC_RDMA_READ || wc->opcode == IBV_WC_COMP_SWAP ||
-	       wc->opcode == IBV_WC_FETCH_ADD;
-}
-
-static const char *completed_name(const struct ibv_wc *wc)
-{
-	return wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM ? "RECV_RDMA_WITH_IMM" :
-	       wc->opcode & IBV_WC_RECV		       ? "RECV" :
-							 wc_opcode_word(wc->opcode);
-}
-
 void verbs_trace_completion(const struct cq *cq, const struct ibv_wc *wc)
 {
-	bool good = wc->status == IBV_WC_SUCCESS;
+	bool good = wc->status == IBV_WC_SUCCESS, receive = wc->opcode & IBV_WC_RECV;
+	bool has_bytes = receive || wc->opcode == IBV_WC_RDMA_READ || wc->opcode == IBV_WC_COMP_SWAP ||
+			 wc->opcode == IBV_WC_FETCH_ADD;
+	const char *name = wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM ? "RECV_RDMA_WITH_IMM" :
+			   receive ? "RECV" : wc_opcode_word(wc->opcode);
 
 	tracepoint(
 		completion, .failure = !good && wc->status != IBV_WC_WR_FLUSH_ERR, .cq = cq->number,
 		.qp = wc->qp_num, .wr_id = wc->wr_id, .status = wc_status_word(wc->status),
-		.opcode = good ? completed_name(wc) : NULL,
-		.bytes = { good && has_bytes(wc), wc->byte_len },
+		.opcode = good ? name : NULL,
+		.bytes = { good && has_bytes, wc->byte_len },
 		.imm = { good && wc->wc_flags & IBV_WC_WITH_IMM, __builtin_bswap32(wc->imm_data) });
-}
-
-static bool is_fatal(enum ibv_event_type type)
-{
-	return type == IBV_EVENT_CQ_ERR || type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR ||
-	       type == IBV_EVENT_QP_ACCESS_ERR || type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_SRQ_ERR ||
-	       type == IBV_EVENT_WQ_FATAL;
-}
-
-static bool is_of_qp(enum ibv_event_type type)
-{
-	return (type >= IBV_EVENT_QP_FATAL && type <= IBV_EVENT_PATH_MIG_ERR) ||
-	       type == IBV_EVENT_QP_LAST_WQE_REACHED;
 }
 
 void verbs_trace_async(const struct ibv_async_event *event)
 {
+	const enum ibv_event_type type = event->event_type;
+	bool fatal = type == IBV_EVENT_CQ_ERR || type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR ||
+		     type == IBV_EVENT_QP_ACCESS_ERR || type == IBV_EVENT_DEVICE_FATAL ||
+		     type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_WQ_FATAL;
+	bool of_qp = (type >= IBV_EVENT_QP_FATAL && type <= IBV_EVENT_PATH_MIG_ERR) ||
+		     type == IBV_EVENT_QP_LAST_WQE_REACHED;
 	char name[48];
 
-	snprintf(name, sizeof(name), "IBV_EVENT_%s", event_word(event->event_type));
-	tracepoint(async, .failure = is_fatal(event->event_type), .name = name,
-		   .qp = is_of_qp(event->event_type) ? event->element.qp->qp_num : 0);
+	snprintf(name, sizeof(name), "IBV_EVENT_%s", event_word(type));
+	tracepoint(async, .failure = fatal, .name = name, .qp = of_qp ? event->element.qp->qp_num : 0);
 }

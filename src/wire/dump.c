@@ -63,24 +63,6 @@ static void add_bth(struct line *line, const struct packet *packet)
 		add(line, " pkey 0x%04x", packet->pkey);
 }
 
-static void add_atomic(struct line *line, const struct packet *packet)
-{
-	add(line, " atomic 0x%" PRIx64 " rkey 0x%08x", packet->atomic.address,
-	    packet->atomic.rkey);
-	if ((packet->op->code & OPCODE_OPERATION) == OPCODE_RC_COMPARE_SWAP)
-		add(line, " compare 0x%" PRIx64 " swap 0x%" PRIx64, packet->atomic.compare,
-		    packet->atomic.swap_add);
-	else
-		add(line, " add 0x%" PRIx64, packet->atomic.swap_add);
-}
-
-static void add_aeth(struct line *line, uint8_t syndrome, uint32_t msn)
-{
-	add(line, " %s msn %06x", aeth_name(syndrome), msn);
-	if (aeth_kind(syndrome) == AETH_ACK && aeth_value(syndrome) != AETH_CREDITS_INVALID)
-		add(line, " credits %u", aeth_credits(aeth_value(syndrome)));
-}
-
 static void add_extensions(struct line *line, const struct packet *packet)
 {
 	unsigned headers = packet->op->headers;
@@ -92,10 +74,22 @@ static void add_extensions(struct line *line, const struct packet *packet)
 	if (headers & HDR_RETH)
 		add(line, " reth 0x%" PRIx64 "+%u rkey 0x%08x", packet->reth.address,
 		    packet->reth.length, packet->reth.rkey);
-	if (headers & HDR_ATOMIC)
-		add_atomic(line, packet);
-	if (headers & HDR_AETH)
-		add_aeth(line, packet->aeth.syndrome, packet->aeth.msn);
+	if (headers & HDR_ATOMIC) {
+		add(line, " atomic 0x%" PRIx64 " rkey 0x%08x", packet->atomic.address,
+		    packet->atomic.rkey);
+		if ((packet->op->code & OPCODE_OPERATION) == OPCODE_RC_COMPARE_SWAP)
+			add(line, " compare 0x%" PRIx64 " swap 0x%" PRIx64, packet->atomic.compare,
+			    packet->atomic.swap_add);
+		else
+			add(line, " add 0x%" PRIx64, packet->atomic.swap_add);
+	}
+	if (headers & HDR_AETH) {
+		uint8_t syndrome = packet->aeth.syndrome;
+
+		add(line, " %s msn %06x", aeth_name(syndrome), packet->aeth.msn);
+		if (aeth_kind(syndrome) == AETH_ACK && aeth_value(syndrome) != AETH_CREDITS_INVALID)
+			add(line, " credits %u", aeth_credits(aeth_value(syndrome)));
+	}
 	if (headers & HDR_ATOMIC_ACK)
 		add(line, " original 0x%" PRIx64, packet->atomic_original);
 	if (headers & HDR_IMM)
@@ -139,13 +133,6 @@ static const char *dump_is_known(const char *name)
 	return name ? name : "unknown";
 }
 
-static void add_rep(struct line *line, const struct cm_rep *rep)
-{
-	add(line, " qpn 0x%06x psn %06x", rep->local_qpn, rep->starting_psn);
-	if (rep->local_eecn)
-		add(line, " eecn 0x%06x", rep->local_eecn);
-}
-
 static void add_message(struct line *line, const struct cm_message *message)
 {
 	static const char *const about[] = { "REQ", "REP", "other", "nothing" };
@@ -166,7 +153,9 @@ static void add_message(struct line *line, const struct cm_message *message)
 		    message->rej.reason, dump_is_known(cm_reject_name(message->rej.reason)));
 		break;
 	case CM_MESSAGE_REP:
-		add_rep(line, &message->rep);
+		add(line, " qpn 0x%06x psn %06x", message->rep.local_qpn, message->rep.starting_psn);
+		if (message->rep.local_eecn)
+			add(line, " eecn 0x%06x", message->rep.local_eecn);
 		break;
 	case CM_MESSAGE_DREQ:
 		add(line, " qpn 0x%06x", message->dreq.remote_qpn);
@@ -232,51 +221,37 @@ int cm_message_dump(const struct cm_message *message, char *text, size_t size)
 	return (int)line.used;
 }
 
-/* What is sent to QP1 (QP0 does not exist here). */
-static bool is_mad(const struct packet *packet)
-{
-	return packet->op->code == OPCODE_UD_SEND_ONLY && packet->dest_qpn == 1 &&
-	       packet->payload && packet->payload_bytes >= MAD_BYTES;
-}
-
 /* ---- gaps ---- */
-
-/* The PSNs that are held, behind @psn: 000102-000105 000107. */
-static void add_held(struct line *line, uint32_t psn, const uint64_t held[GAPS_REACH / 64])
-{
-	uint32_t first, end = 0, last = gaps_end(held);
-	unsigned ranges;
-
-	if (!last)
-		add(line, " nothing");
-	for (ranges = 0; end < last; ranges++) {
-		for (first = end; !gaps_has(held, first);)
-			first++;
-		for (end = first; gaps_has(held, end);)
-			end++;
-		if (ranges == HELD_RANGES) {
-			add(line, " ... %06x", psn_add(psn, last));
-			return;
-		}
-		add(line, " %06x", psn_add(psn, first + 1));
-		if (end > first + 1)
-			add(line, "-%06x", psn_add(psn, end));
-	}
-}
 
 static void add_gaps(struct line *line, const struct packet *packet)
 {
 	static const char *const kinds[GAPS_KINDS] = {
 		[GAPS_ASK] = "ask", [GAPS_YES] = "yes", [GAPS_REPORT] = "report" };
+	uint32_t first, last, end = 0;
 	struct gaps gaps;
+	unsigned ranges;
 
 	if (!packet->payload || !gaps_read(packet->payload, packet->payload_bytes, &gaps))
 		return;
 	add(line, " %s by 0x%06x", kinds[gaps.kind], gaps.qpn);
 	if (gaps.kind != GAPS_REPORT)
 		return;
-	add(line, " holds");
-	add_held(line, packet->psn, gaps.held);
+	/* The PSNs that are held, behind that of the packet: 000102-000105 000107. */
+	last = gaps_end(gaps.held);
+	add(line, last ? " holds" : " holds nothing");
+	for (ranges = 0; end < last; ranges++) {
+		for (first = end; !gaps_has(gaps.held, first);)
+			first++;
+		for (end = first; gaps_has(gaps.held, end);)
+			end++;
+		if (ranges == HELD_RANGES) {
+			add(line, " ... %06x", psn_add(packet->psn, last));
+			return;
+		}
+		add(line, " %06x", psn_add(packet->psn, first + 1));
+		if (end > first + 1)
+			add(line, "-%06x", psn_add(packet->psn, end));
+	}
 }
 
 int packet_dump(const struct packet *packet, char *text, size_t size)
@@ -289,7 +264,9 @@ int packet_dump(const struct packet *packet, char *text, size_t size)
 	add_extensions(&line, packet);
 	if (opcode_has_payload(packet->op))
 		add(&line, " payload %zu", packet->payload_bytes);
-	if (is_mad(packet)) {
+	/* What is sent to QP1 (QP0 does not exist here). */
+	if (packet->op->code == OPCODE_UD_SEND_ONLY && packet->dest_qpn == 1 && packet->payload &&
+	    packet->payload_bytes >= MAD_BYTES) {
 		add(&line, " ");
 		add_mad(&line, packet->payload);
 	}

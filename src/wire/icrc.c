@@ -54,11 +54,11 @@ static uint8_t *icrc_put_ipv6(uint8_t *p, const struct icrc_header *header, size
 	return p + IPV6_BYTES;
 }
 
-/* @bth: the packet's first 12 bytes; @length as in icrc_compute(). Returns their CRC. */
-static uint32_t crc_headers(const struct icrc_header *header, const uint8_t *bth, size_t length)
+uint32_t icrc_compute(const struct icrc_header *header, const uint8_t *data, size_t length)
 {
 	size_t udp_bytes = UDP_BYTES + length + ICRC_BYTES;
 	uint8_t copy[HEADERS_MAX], *p = copy;
+	uint32_t crc;
 
 	memset(p, 0xff, LRH_ONES);
 	p += LRH_ONES;
@@ -69,16 +69,10 @@ static uint32_t crc_headers(const struct icrc_header *header, const uint8_t *bth
 	put_be16(p + 4, (uint16_t)udp_bytes);
 	memset(p + 6, 0xff, 2);			/* checksum */
 	p += UDP_BYTES;
-	memcpy(p, bth, BTH_BYTES);
+	memcpy(p, data, BTH_BYTES);
 	p[4] = 0xff;				/* FECN, BECN and the bits beside them */
 	p += BTH_BYTES;
-	return crc32_update(0, copy, (size_t)(p - copy));
-}
-
-uint32_t icrc_compute(const struct icrc_header *header, const uint8_t *data, size_t length)
-{
-	uint32_t crc = crc_headers(header, data, length);
-
+	crc = crc32_update(0, copy, (size_t)(p - copy));
 	return crc32_update(crc, data + BTH_BYTES, length - BTH_BYTES);
 }
 
@@ -90,38 +84,29 @@ void icrc_seal(const struct icrc_header *header, uint8_t *data, size_t length)
 		data[length + i] = (uint8_t)(icrc >> 8 * i);
 }
 
-static uint32_t stored_icrc(const uint8_t *p)
-{
-	return (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 | p[0];
-}
-
-/* The bytes of @change are those of the header from ID_OFFSET on, the first one lowest. */
-static bool apply_change(struct icrc_header *header, uint32_t change)
-{
-	uint32_t flags_shift = 8 * (FLAGS_OFFSET - ID_OFFSET);
-
-	if (change & ~(0xffffu | DONT_FRAGMENT << flags_shift))
-		return false;
-	header->ip_id ^= (uint16_t)((change & 0xff) << 8 | (change >> 8 & 0xff));
-	header->dont_fragment ^= change >> flags_shift != 0;
-	return true;
-}
-
 enum icrc_verdict icrc_check(struct icrc_header *header, const uint8_t *data, size_t length)
 {
+	const uint32_t flags_shift = 8 * (FLAGS_OFFSET - ID_OFFSET);
+	uint32_t computed, difference, change;
 	size_t after_id;
-	uint32_t difference;
 
 	if (length < BTH_BYTES + ICRC_BYTES)
 		return ICRC_BAD;
 	length -= ICRC_BYTES;
-	difference = icrc_compute(header, data, length) ^ stored_icrc(data + length);
+	computed = icrc_compute(header, data, length);
+	data += length;
+	difference = computed ^ ((uint32_t)data[3] << 24 | (uint32_t)data[2] << 16 |
+				 (uint32_t)data[1] << 8 | data[0]);
 	if (!difference)
 		return ICRC_GOOD;
 	if (header->ipv6)
 		return ICRC_BAD;
 	after_id = LRH_ONES + IPV4_BYTES + UDP_BYTES + length - ID_OFFSET;
-	if (!apply_change(header, crc32_difference_unshift(difference, after_id)))
+	/* The bytes of the header from ID_OFFSET on, the first one lowest. */
+	change = crc32_difference_unshift(difference, after_id);
+	if (change & ~(0xffffu | DONT_FRAGMENT << flags_shift))
 		return ICRC_BAD;
+	header->ip_id ^= (uint16_t)((change & 0xff) << 8 | (change >> 8 & 0xff));
+	header->dont_fragment ^= change >> flags_shift != 0;
 	return ICRC_OTHER_ID;
 }

@@ -63,27 +63,6 @@ static void write_bth(const struct packet *packet, uint8_t *p)
 	put_be24(p + 9, packet->psn);
 }
 
-static void read_cnp(const uint8_t *p, struct packet *packet)
-{
-	if (get_be32(p) != ECHO_MAGIC)
-		return;
-	packet->echo.present = true;
-	packet->echo.psn = get_be24(p + 5);
-	packet->echo.qpn = get_be24(p + 9);
-	packet->echo.group = get_be32(p + 12);
-}
-
-static void write_cnp(const struct packet *packet, uint8_t *p)
-{
-	memset(p, 0, 16);
-	if (!packet->echo.present)
-		return;
-	put_be32(p, ECHO_MAGIC);
-	put_be24(p + 5, packet->echo.psn);
-	put_be24(p + 9, packet->echo.qpn);
-	put_be32(p + 12, packet->echo.group);
-}
-
 /* @p is behind the BTH, and all of op->header_bytes are there. */
 static void read_extensions(const uint8_t *p, struct packet *packet)
 {
@@ -131,8 +110,12 @@ static void read_extensions(const uint8_t *p, struct packet *packet)
 	}
 	if (headers & HDR_IETH)
 		packet->invalidate_rkey = get_be32(p);
-	if (headers & HDR_CNP)
-		read_cnp(p, packet);
+	if (headers & HDR_CNP && get_be32(p) == ECHO_MAGIC) {
+		packet->echo.present = true;
+		packet->echo.psn = get_be24(p + 5);
+		packet->echo.qpn = get_be24(p + 9);
+		packet->echo.group = get_be32(p + 12);
+	}
 }
 
 static void write_extensions(const struct packet *packet, uint8_t *p)
@@ -184,7 +167,13 @@ static void write_extensions(const struct packet *packet, uint8_t *p)
 		p += 4;
 	}
 	if (headers & HDR_CNP)
-		write_cnp(packet, p);
+		memset(p, 0, 16);
+	if (headers & HDR_CNP && packet->echo.present) {
+		put_be32(p, ECHO_MAGIC);
+		put_be24(p + 5, packet->echo.psn);
+		put_be24(p + 9, packet->echo.qpn);
+		put_be32(p + 12, packet->echo.group);
+	}
 }
 
 enum parse packet_parse(const uint8_t *data, size_t length, struct packet *packet)

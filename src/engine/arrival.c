@@ -19,25 +19,21 @@ static enum parse parse_shared(const uint8_t *data, size_t bytes, struct packet 
 	return verdict;
 }
 
-static enum drop drop_of_parse(enum parse verdict)
-{
-	return verdict == PARSE_OK	? DROP_NONE :
-	       verdict == PARSE_SHORT	? DROP_SHORT :
-	       verdict == PARSE_OPCODE	? DROP_OPCODE :
-					  DROP_MALFORMED;
-}
-
 void arrival_read(struct arrival *arrival, struct datagram *datagram, uint8_t *data, size_t bytes,
 		  unsigned segment)
 {
 	struct packet *packet = &arrival->packet;
+	enum parse verdict = datagram->shared ? parse_shared(data, bytes, packet) :
+						packet_parse(data, bytes, packet);
 
 	arrival->datagram = datagram;
 	arrival->segment = segment;
 	arrival->data = data;
 	arrival->bytes = bytes;
-	arrival->why = drop_of_parse(datagram->shared ? parse_shared(data, bytes, packet) :
-						       packet_parse(data, bytes, packet));
+	arrival->why = verdict == PARSE_OK	? DROP_NONE :
+		       verdict == PARSE_SHORT	? DROP_SHORT :
+		       verdict == PARSE_OPCODE	? DROP_OPCODE :
+						  DROP_MALFORMED;
 	arrival->icrc = datagram->sealed ? ICRC_GOOD : ICRC_BAD;
 	if (datagram->checked && !datagram->bad_icrc)
 		arrival->icrc = ICRC_GOOD;

@@ -42,28 +42,25 @@ void effects_apply(struct effects *effects)
 	effects->count = 0;
 }
 
-/* Takes the reference to @queue. */
-static void defer_one(struct deferred_list *list, struct event_queue *queue)
-{
-	if (queue->deferred_times++) {
-		event_queue_put(queue);		/* the first one's reference will do */
-		return;
-	}
-	queue->next_deferred = NULL;
-	if (list->first)
-		list->last->next_deferred = queue;
-	else
-		list->first = queue;
-	list->last = queue;
-}
-
 void effects_defer(void *owner, struct effects *effects)
 {
-	struct engine *engine = owner;
+	struct deferred_list *list = &((struct engine *)owner)->deferred;
 	unsigned i;
 
-	for (i = 0; i < effects->count; i++)
-		defer_one(&engine->deferred, effects->wake[i]);
+	for (i = 0; i < effects->count; i++) {
+		struct event_queue *queue = effects->wake[i];
+
+		if (queue->deferred_times++) {
+			event_queue_put(queue);		/* the first one's reference will do */
+			continue;
+		}
+		queue->next_deferred = NULL;
+		if (list->first)
+			list->last->next_deferred = queue;
+		else
+			list->first = queue;
+		list->last = queue;
+	}
 	effects->count = 0;
 }
 

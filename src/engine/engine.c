@@ -74,16 +74,6 @@ void engine_init(struct engine *engine)
 	engine->waiter.nap_fd = engine->waiter.signal_fd = -1;
 }
 
-static int open_links(struct engine *engine)
-{
-	int err = udp_open(&engine->udp, engine->counters);
-
-	if (err)
-		return err;
-	engine->links[ROUTE_ROCE_V2] = engine->udp;
-	return loopback_open(&engine->loopback, engine->counters);
-}
-
 /* ---- operations for local/ ---- */
 
 static struct qp *local_find_qp(void *owner, uint32_t qpn)
@@ -167,13 +157,6 @@ static const struct local_ops local_ops = {
 	.way_changed = local_way_changed, .receive_fabric = local_receive_fabric, .unlock = local_unlock,
 };
 
-/* Why everything goes as packets, though memory is shared; NULL: it need not. */
-static const char *engine_packets_why(const struct engine *engine)
-{
-	return engine->injection	 ? "VERBATIM_FAULT: faults on purpose are done to packets" :
-	       trace_file_as_packets() ? "VERBATIM_TRACE: as-packets" : NULL;
-}
-
 static int open_local(struct engine *engine)
 {
 	struct local *local = &engine->local;
@@ -188,7 +171,13 @@ static int open_local(struct engine *engine)
 	local->waiter = &engine->waiter;
 	local->connect_tag = engine->source.peers.tag;
 	local->bells_tag = engine->source.channels.tag;
-	local->packets_why = local->mode < LOCAL_RING ? engine_packets_why(engine) : NULL;
+	/* Why everything goes as packets, though memory is shared. */
+	if (local->mode < LOCAL_RING)
+		local->packets_why =
+			engine->injection ? "VERBATIM_FAULT: faults on purpose are done to packets" :
+			trace_file_as_packets() ? "VERBATIM_TRACE: as-packets" : NULL;
+	else
+		local->packets_why = NULL;
 	if (local->packets_why)
 		local->mode = LOCAL_RING;
 	err = local_open(local);
@@ -201,23 +190,23 @@ static int open_local(struct engine *engine)
 	return err;
 }
 
-/* One buffer to transmit from is allocated here, so that there is one without memory, too. */
-static int engine_allocate(struct engine *engine)
+int engine_open(struct engine *engine)
 {
+	int err;
+
+	/* One buffer to transmit from is allocated here, so that there is one without memory, too. */
 	engine->batches.free[0] = tx_batch_new();
 	engine->batches.count = engine->batches.free[0] ? 1 : 0;
 	engine->rx.slot_buffer = malloc(RECEIVE_BUFFER);
-	return engine->batches.count && engine->rx.slot_buffer ? 0 : ENOMEM;
-}
-
-int engine_open(struct engine *engine)
-{
-	int err = engine_allocate(engine);
-
+	if (!engine->batches.count || !engine->rx.slot_buffer)
+		return ENOMEM;
+	err = injection_open(engine);
 	if (!err)
-		err = injection_open(engine);
-	if (!err)
-		err = open_links(engine);
+		err = udp_open(&engine->udp, engine->counters);
+	if (!err) {
+		engine->links[ROUTE_ROCE_V2] = engine->udp;
+		err = loopback_open(&engine->loopback, engine->counters);
+	}
 	if (!err)
 		err = waiter_open(&engine->waiter);
 	if (!err)

@@ -134,14 +134,19 @@ int injection_open(struct engine *engine)
 /* ---- end ---- */
 
 /* One line, or more if it would be too long. */
-static void report_locked(struct injection *injection) REQUIRES(injection->lock)
+void injection_report(struct engine *engine)
 {
-	const struct injector *injector = &injection->injector;
-	char line[LINE_BYTES], rule[LINE_BYTES / 2];
+	struct injection *injection = engine->injection;
+	char line[LINE_BYTES] = "", rule[LINE_BYTES / 2];
+	const struct injector *injector;
 	size_t used = 0;
 	unsigned i;
 
-	line[0] = '\0';
+	if (!injection || injection->reported)
+		return;
+	injection->reported = true;
+	lock_acquire(&injection->lock);
+	injector = &injection->injector;
 	for (i = 0; i < injector->count; i++) {
 		size_t length = inject_report(injector, i, rule, sizeof(rule));
 
@@ -152,19 +157,7 @@ static void report_locked(struct injection *injection) REQUIRES(injection->lock)
 		}
 		used += (size_t)snprintf(line + used, sizeof(line) - used, "; %s", rule);
 	}
-	complain(VARIABLE ": seed %llu%s",
-		 (unsigned long long)injector->seed, line);
-}
-
-void injection_report(struct engine *engine)
-{
-	struct injection *injection = engine->injection;
-
-	if (!injection || injection->reported)
-		return;
-	injection->reported = true;
-	lock_acquire(&injection->lock);
-	report_locked(injection);
+	complain(VARIABLE ": seed %llu%s", (unsigned long long)injector->seed, line);
 	lock_release(&injection->lock);
 }
 
@@ -188,20 +181,6 @@ static bool uses_receive(const struct packet *packet)
 	return packet->op->verb == VERB_WRITE && (packet->op->headers & HDR_IMM);
 }
 
-static void describe_qp(const struct packet *packet, const struct qp *qp, struct inject_packet *what)
-	REQUIRES(qp->lock)
-{
-	what->qp = qp->ordinal;
-	what->own_qpn = qp->number;
-	if (!qp_is(qp, QP_DATAGRAM)) {
-		what->is_sequenced = true;
-		what->first_psn = opcode_is_response(packet->op) ? qp->attr.sq_psn : qp->attr.rq_psn;
-		what->peer_qpn = qp->attr.dest_qp_num;
-	}
-	what->takes_receive = uses_receive(packet) &&
-			      (!qp_is(qp, QP_RELIABLE) || packet->psn == qp->responder.expected_psn);
-}
-
 void injection_describe(const struct packet *packet, const struct datagram *datagram, const struct qp *qp,
 			struct inject_packet *what)
 {
@@ -214,10 +193,18 @@ void injection_describe(const struct packet *packet, const struct datagram *data
 	what->peer_qpn = packet->op->headers & HDR_DETH ? packet->deth.source_qpn : 0;
 	memcpy(what->peer, datagram->source, 16);
 	what->bytes = packet_bytes(packet->op, packet->payload_bytes);
-	if (qp) {
-		lock_assert_held((struct lock *)&qp->lock);
-		describe_qp(packet, qp, what);
+	if (!qp)
+		return;
+	lock_assert_held((struct lock *)&qp->lock);
+	what->qp = qp->ordinal;
+	what->own_qpn = qp->number;
+	if (!qp_is(qp, QP_DATAGRAM)) {
+		what->is_sequenced = true;
+		what->first_psn = opcode_is_response(packet->op) ? qp->attr.sq_psn : qp->attr.rq_psn;
+		what->peer_qpn = qp->attr.dest_qp_num;
 	}
+	what->takes_receive = uses_receive(packet) &&
+			      (!qp_is(qp, QP_RELIABLE) || packet->psn == qp->responder.expected_psn);
 }
 
 static void note_next_held(struct injection *injection) REQUIRES(injection->lock)

@@ -16,11 +16,6 @@
 
 #define HELD_MAX	1024u		/* packets that are sent in one round */
 
-static bool is_checked(const struct engine *engine, const struct link *way)
-{
-	return way == engine->links[ROUTE_ROCE_V2];
-}
-
 /* @datagram is sealed. @note: NULL: of no QP but QP1. True: it leaves now, perhaps damaged. */
 static bool tx_apply_faults(struct engine *engine, struct link *way, struct datagram *datagram,
 			    const struct inject_packet *what, const struct tx_note *note)
@@ -33,7 +28,7 @@ static bool tx_apply_faults(struct engine *engine, struct link *way, struct data
 	injection_judge(engine, what, now_ns, &verdict);
 	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
 		tx_trace_packet(engine, &seen, verdict.lost || verdict.corrupt);
-	if (verdict.lost || (verdict.corrupt && !is_checked(engine, way)))
+	if (verdict.lost || (verdict.corrupt && way != engine->links[ROUTE_ROCE_V2]))
 		return false;
 	if (verdict.corrupt)
 		inject_damage(&verdict, datagram->data, datagram->bytes);

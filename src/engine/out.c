@@ -22,11 +22,6 @@
 /* How often a full socket buffer is waited for before packets are given up as lost. */
 #define SEND_TRIES	2000u
 
-static bool needs_scope(const uint8_t address[16])
-{
-	return ip_addr_is_multicast(address) || ip_addr_is_link_local_ipv6(address);
-}
-
 void out_address(struct datagram *datagram, const struct route *route, uint32_t dest_qpn)
 {
 	memset(datagram, 0, sizeof(*datagram));
@@ -36,8 +31,10 @@ void out_address(struct datagram *datagram, const struct route *route, uint32_t 
 	if (__builtin_expect(route_rows[route->link].arm == ROUTE_ARM_IB, 0)) {
 		datagram->ib = route->ib;
 	} else {
-		/* Other links than IP have no other way to know. */
-		if (needs_scope(route->destination) || route_rows[route->link].headers != ROUTE_HEADERS_UDP)
+		/* These addresses need a scope; other links than IP have no other way to know. */
+		if (ip_addr_is_multicast(route->destination) ||
+		    ip_addr_is_link_local_ipv6(route->destination) ||
+		    route_rows[route->link].headers != ROUTE_HEADERS_UDP)
 			datagram->interface = route->roce.interface;
 		datagram->from_slot = route->roce.from_slot;
 	}
@@ -127,27 +124,24 @@ void out_send(struct engine *engine, struct link *link, struct datagram *datagra
 	}
 }
 
-static enum trace_path path_of(const struct engine *engine, const struct datagram *datagram,
-			       const struct link *way)
-{
-	return way == engine->loopback			? TRACE_LOOPBACK :
-	       way == links_find(engine, datagram)	? links_trace_path(datagram->link) :
-	       way == engine->links[ROUTE_ROCE_V2]	? TRACE_UDP : TRACE_RING;
-}
-
 void tx_trace_packet(const struct engine *engine, const struct tx_seen *seen, bool lost)
 {
 	const struct tx_note *note = seen->note;
+	struct link *way = seen->way;
+	enum trace_path path = way == engine->loopback ? TRACE_LOOPBACK :
+			       way == links_find(engine, seen->datagram) ?
+			       links_trace_path(seen->datagram->link) :
+			       way == engine->links[ROUTE_ROCE_V2] ? TRACE_UDP : TRACE_RING;
 	struct link_told told = { 0 };
 	struct trace_record record;
 
 	trace_record_init(&record, TRACE_IS_PACKET, seen->datagram);
-	if (seen->way->ops->tell)
-		seen->way->ops->tell(seen->way, seen->datagram, &told);
+	if (way->ops->tell)
+		way->ops->tell(way, seen->datagram, &told);
 	if (told.lid)
 		trace_record_lids(&record, told.lid, seen->datagram->ib.lid, &seen->datagram->ib);
-	record.path = (uint8_t)path_of(engine, seen->datagram, seen->way);
-	record.flags = TRACE_OUTBOUND | TRACE_DONT_FRAGMENT | (record.path == TRACE_UDP ? TRACE_HAS_ICRC : 0);
+	record.path = (uint8_t)path;
+	record.flags = TRACE_OUTBOUND | TRACE_DONT_FRAGMENT | (path == TRACE_UDP ? TRACE_HAS_ICRC : 0);
 	record.ip_id = (uint16_t)seen->segment;
 	record.qpn = seen->qpn;
 	record.drop = lost ? TRACE_DROP_FAULT : 0;
@@ -211,15 +205,6 @@ static size_t out_write_mad(const struct out_mad *mad, uint8_t out[PACKET_HEADER
 	return bytes + MAD_BYTES + ICRC_BYTES;
 }
 
-static void out_trace_mad(const struct engine *engine, const struct datagram *datagram)
-{
-	const struct tx_seen seen = { .datagram = datagram, .way = links_find(engine, datagram),
-				      .data = datagram->data, .bytes = datagram->bytes, .qpn = QPN_GSI };
-
-	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
-		tx_trace_packet(engine, &seen, false);
-}
-
 int out_send_mad(struct engine *engine, struct datagram *datagram, const struct out_mad *mad)
 {
 	uint8_t data[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES];
@@ -238,10 +223,15 @@ int out_send_mad(struct engine *engine, struct datagram *datagram, const struct 
 	link->ops->prepare(link, datagram);
 	if (!link->ops->unsealed)
 		out_seal(datagram, data, datagram->bytes - ICRC_BYTES, 0);
-	if (!engine->injection)
-		out_trace_mad(engine, datagram);
-	else if (!injection_passes_management(engine, datagram))
-		return 0;
+	if (engine->injection) {
+		if (!injection_passes_management(engine, datagram))
+			return 0;
+	} else if (trace_wants(TRACE_PACKETS | TRACE_LOG)) {
+		const struct tx_seen seen = { .datagram = datagram, .way = link, .data = data,
+					      .bytes = datagram->bytes, .qpn = QPN_GSI };
+
+		tx_trace_packet(engine, &seen, false);
+	}
 	if (!datagram->link && udp_address_is_taken(engine->udp, datagram->destination))
 		err = engine->ops->hand_over(engine->owner, mad->bytes, datagram);
 	/* Of a process that is stuck, the program that has the port would say that it does not exist. */

@@ -30,20 +30,6 @@ static uint64_t policy_earlier(uint64_t a_ns, uint64_t b_ns)
 	return a_ns < b_ns ? a_ns : b_ns;
 }
 
-/*
- * How to sleep while an application thread waits in the worker's place: until the next chore if this
- * wait already lasted when the worker last went to sleep.
- */
-static struct policy_rest policy_rest_relieved(const struct policy *policy, const struct policy_view *view,
-					       uint64_t chore_ns)
-{
-	return (struct policy_rest){
-		.on = SLEEP_ON_NAP,
-		.until_ns = policy_earlier(chore_ns, view->now_ns + policy_numbers.look_max_ns),
-		.deep = view->waits == policy->waits,
-		.until_deep_ns = chore_ns };
-}
-
 struct policy_rest policy_rest(struct policy *policy, const struct policy_view *view, uint64_t chore_ns,
 			       uint64_t timer_ns)
 {
@@ -51,8 +37,16 @@ struct policy_rest policy_rest(struct policy *policy, const struct policy_view *
 
 	if (policy->state != WORKER_ACTIVE)
 		policy->state = view->waiting ? WORKER_RELIEVED : WORKER_STANDBY;
+	/*
+	 * An application thread waits in the worker's place: until the next chore if this wait already lasted
+	 * when the worker last went to sleep.
+	 */
 	if (policy->state == WORKER_RELIEVED)
-		rest = policy_rest_relieved(policy, view, chore_ns);
+		rest = (struct policy_rest){
+			.on = SLEEP_ON_NAP,
+			.until_ns = policy_earlier(chore_ns, view->now_ns + policy_numbers.look_max_ns),
+			.deep = view->waits == policy->waits,
+			.until_deep_ns = chore_ns };
 	if (policy->state == WORKER_STANDBY)
 		rest = (struct policy_rest){ .on = SLEEP_ON_DOORBELL,
 					     .until_ns = view->now_ns + policy->look_ns };
@@ -72,44 +66,31 @@ static bool policy_expects_events(const struct policy_view *view)
 	return policy_since(view, view->events_ns) < policy_numbers.events_ns;
 }
 
-static enum policy_event policy_woken_active(struct policy *policy, const struct policy_view *view)
-{
-	if (view->waiting)
-		return EVENT_WAITER;
-	if (policy_since(view, view->progress_ns) > policy_numbers.recent_ns || policy_expects_events(view))
-		return EVENT_ALONE;
-	if (policy->score == policy_numbers.score_max && ++policy->wakes % policy_numbers.sure_every)
-		return EVENT_ALONE;
-	return EVENT_RECENT;
-}
-
-/*
- * Does an application thread poll now? (Not: since the last look. It may spin on memory since then.)
- * A thread inside a copy counts as polling. So may a thread without a processor, which perhaps needs
- * that of the worker, unless it left work or was away too long: it may wait for the worker.
- */
-static enum policy_event policy_woken_standby(const struct policy *policy, const struct policy_view *view)
+enum policy_event policy_woken(struct policy *policy, const struct policy_view *view)
 {
 	uint64_t idle_ns = policy_since(view, view->progress_ns);
 
 	if (view->waiting)
 		return EVENT_WAITER;
-	if (view->waits != policy->waits)
+	if (policy->state == WORKER_ACTIVE) {
+		if (idle_ns > policy_numbers.recent_ns || policy_expects_events(view))
+			return EVENT_ALONE;
+		if (policy->score == policy_numbers.score_max && ++policy->wakes % policy_numbers.sure_every)
+			return EVENT_ALONE;
+		return EVENT_RECENT;
+	}
+	if (policy->state == WORKER_RELIEVED || view->waits != policy->waits)
 		return EVENT_WAITED;
 	if (view->rung)
 		return EVENT_RUNG;
+	/*
+	 * STANDBY: does an application thread poll now? (Not: since the last look. It may spin on memory since
+	 * then.) A thread inside a copy counts as polling. So may a thread without a processor, which perhaps needs
+	 * that of the worker, unless it left work or was away too long: it may wait for the worker.
+	 */
 	if (idle_ns < policy_numbers.idle_ns || view->inside)
 		return EVENT_POLLED;
 	return view->work_left || idle_ns > policy_numbers.away_ns ? EVENT_GONE : EVENT_QUIET;
-}
-
-enum policy_event policy_woken(struct policy *policy, const struct policy_view *view)
-{
-	if (policy->state == WORKER_ACTIVE)
-		return policy_woken_active(policy, view);
-	if (policy->state == WORKER_STANDBY)
-		return policy_woken_standby(policy, view);
-	return view->waiting ? EVENT_WAITER : EVENT_WAITED;
 }
 
 static enum policy_event policy_useless(const struct policy *policy)

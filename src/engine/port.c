@@ -53,21 +53,11 @@ const struct source_ops source_of_port_group = {
 /* Once a process: each device that is opened after all others were closed binds the port anew. */
 static _Atomic bool port_is_explained;
 
-static void explain_taken_address(const uint8_t address[16])
-{
-	char text[INET6_ADDRSTRLEN];
-	bool ipv4 = ip_addr_is_ipv4(address);
-
-	inet_ntop(ipv4 ? AF_INET : AF_INET6, address + (ipv4 ? 12 : 0), text, sizeof(text));
-	if (atomic_exchange(&port_is_explained, true))
-		return;
-	explain("ibv_open_device: another socket has UDP port 4791 of %s ('ss -lunp sport = 4791'): packets "
-		"to that address go there and are lost; other addresses work, multicast may not", text);
-}
-
 int port_bind(struct engine *engine)
 {
+	char text[INET6_ADDRSTRLEN];
 	struct port_group *group;
+	const uint8_t *taken;
 	int fd4, fd6, err;
 
 	if (engine->group || engine->without_udp)
@@ -81,8 +71,15 @@ int port_bind(struct engine *engine)
 			explain("ibv_open_device: UDP port 4791 cannot be bound: %s", strerror(err));
 		return err == EMFILE || err == ENFILE ? err : 0;
 	}
-	if (udp_first_taken(engine->udp))
-		explain_taken_address(udp_first_taken(engine->udp));
+	taken = udp_first_taken(engine->udp);
+	if (taken && !atomic_exchange(&port_is_explained, true)) {
+		bool ipv4 = ip_addr_is_ipv4(taken);
+
+		inet_ntop(ipv4 ? AF_INET : AF_INET6, taken + (ipv4 ? 12 : 0), text, sizeof(text));
+		explain("ibv_open_device: another socket has UDP port 4791 of %s ('ss -lunp sport = 4791'): "
+			"packets to that address go there and are lost; other addresses work, multicast may not",
+			text);
+	}
 	udp_bound_fds(engine->udp, &fd4, &fd6);
 	err = port_group_join(&group, fd4, fd6, engine->qps.slot, engine->qps.slot_count, engine->counters);
 	if (err)

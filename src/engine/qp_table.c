@@ -48,7 +48,7 @@ static int claim_usable(struct engine *engine, unsigned index, struct slot *slot
 	return err;
 }
 
-static int qp_table_claim(struct engine *engine)
+int slots_claim(struct engine *engine)
 {
 	struct qp_table *qps = &engine->qps;
 	unsigned n = qps->slot_count;
@@ -71,6 +71,9 @@ static int qp_table_claim(struct engine *engine)
 		goto release_slot;
 	qps->next[n] = (uint32_t)random_u64() % QP_PER_SLOT;
 	qps->slot_count++;
+	if (engine->group)
+		port_group_add_slot(engine->group, &qps->slot[n]);
+	local_add_slot(&engine->local, &qps->slot[n]);
 	return 0;
 release_slot:
 	udp_close_slot(engine->udp, n);
@@ -78,18 +81,6 @@ release_slot:
 free_table:
 	free(qps->table[n]);
 	qps->table[n] = NULL;
-	return err;
-}
-
-int slots_claim(struct engine *engine)
-{
-	struct qp_table *qps = &engine->qps;
-	int err = qp_table_claim(engine);
-
-	if (!err && engine->group)
-		port_group_add_slot(engine->group, &qps->slot[qps->slot_count - 1]);
-	if (!err)
-		local_add_slot(&engine->local, &qps->slot[qps->slot_count - 1]);
 	return err;
 }
 
@@ -195,29 +186,20 @@ static bool number_in_slot(struct qp_table *qps, unsigned slot, uint32_t *qpn)
 	return false;
 }
 
-static int qp_table_find_number(struct engine *engine, unsigned *slot, uint32_t *qpn)
-	REQUIRES(engine->progress)
-{
-	struct qp_table *qps = &engine->qps;
-	int err;
-
-	for (*slot = 0; *slot < qps->slot_count; ++*slot)
-		if (number_in_slot(qps, *slot, qpn))
-			return 0;
-	err = slots_claim(engine);
-	if (!err)
-		number_in_slot(qps, *slot, qpn);
-	return err;
-}
-
 int qp_table_add(struct engine *engine, struct qp *qp, unsigned *index)
 {
 	struct qp_table *qps = &engine->qps;
-	unsigned slot;
-	int err = qp_table_find_number(engine, &slot, &qp->number);
+	unsigned slot = 0;
+	int err;
 
-	if (err)
-		return err;
+	while (slot < qps->slot_count && !number_in_slot(qps, slot, &qp->number))
+		slot++;
+	if (slot == qps->slot_count) {
+		err = slots_claim(engine);
+		if (err)
+			return err;
+		number_in_slot(qps, slot, &qp->number);
+	}
 	lock_acquire(&engine->timers.lock);
 	err = timer_heap_reserve(&engine->timers.heap, qps->count + 1);
 	lock_release(&engine->timers.lock);

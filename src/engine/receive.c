@@ -99,30 +99,24 @@ static void held_receive(struct source *source, struct receiver *receiver)
 	injection_send_held(engine, receiver->now_ns);
 }
 
-/*
- * A channel was opened while QPs were sending: packets sent by UDP precede those in memory. RC
- * would repair the order; UD would deliver the wrong one (and UC stays with UDP:
- * device/qp_modify.c).
- */
-static void receive_udp_first(struct receiver *receiver)
-{
-	unsigned before, n = 0;
-
-	do {
-		before = receiver->packets;
-		receive_link(receiver, receiver->engine->links[ROUTE_ROCE_V2]);
-	} while (receiver->packets != before && ++n < RECEIVE_ROUNDS);
-}
-
 static void channels_receive(struct source *source, struct receiver *receiver)
 {
 	struct engine *engine = source->owner;
 	struct link *rings = engine->local.channel_link;
+	unsigned before, n = 0;
 
 	if (!rings || !ring_pending(rings))
 		return;
+	/*
+	 * A channel was opened while QPs were sending: packets sent by UDP precede those in memory. RC
+	 * would repair the order; UD would deliver the wrong one (and UC stays with UDP:
+	 * device/qp_modify.c).
+	 */
 	if (receiver->now_ns < atomic_load_explicit(&engine->local.udp_first_until_ns, memory_order_relaxed))
-		receive_udp_first(receiver);
+		do {
+			before = receiver->packets;
+			receive_link(receiver, engine->links[ROUTE_ROCE_V2]);
+		} while (receiver->packets != before && ++n < RECEIVE_ROUNDS);
 	receive_link(receiver, rings);
 	ring_done(rings);
 }
@@ -141,26 +135,17 @@ static void channels_woken(struct source *source)
  * Reading the sockets is a system call, as long as several messages through memory: beside peers
  * that share memory the sockets are read only every SOCKETS_EVERY_NS.
  */
-static bool sockets_are_due(struct receiver *receiver)
-{
-	struct engine *engine = receiver->engine;
-
-	if (engine->without_udp)
-		return false;
-	if (engine->local.channel_link && ring_has_channels(engine->local.channel_link) &&
-	    receiver->now_ns - engine->rx.udp_looked_ns < SOCKETS_EVERY_NS)
-		return false;
-	engine->rx.udp_looked_ns = receiver->now_ns;
-	return true;
-}
-
 static void sockets_receive(struct source *source, struct receiver *receiver)
 {
 	struct engine *engine = source->owner;
 	unsigned i;
 
-	if (!sockets_are_due(receiver))
+	if (engine->without_udp)
 		return;
+	if (engine->local.channel_link && ring_has_channels(engine->local.channel_link) &&
+	    receiver->now_ns - engine->rx.udp_looked_ns < SOCKETS_EVERY_NS)
+		return;
+	engine->rx.udp_looked_ns = receiver->now_ns;
 	receive_link(receiver, engine->links[ROUTE_ROCE_V2]);
 	for (i = ROUTE_ROCE_V2 + 1; i < ROUTE_LINK_COUNT; i++)
 		if (engine->links[i] && i != ROUTE_IB) {
@@ -183,20 +168,6 @@ static void sockets_abandon(struct source *source)
 	udp_abandon(engine->udp);
 }
 
-/* As sockets_are_due(), of peers at the fabric; but a process by which something has just come is looked at. */
-static bool fabric_is_due(struct receiver *receiver)
-{
-	struct engine *engine = receiver->engine;
-
-	if (engine->rx.fabric_busy)
-		engine->rx.fabric_busy--;
-	else if (engine->local.channel_link && ring_has_channels(engine->local.channel_link) &&
-		 receiver->now_ns - engine->rx.fabric_looked_ns < SOCKETS_EVERY_NS)
-		return false;
-	engine->rx.fabric_looked_ns = receiver->now_ns;
-	return true;
-}
-
 static void receive_fabric(struct receiver *receiver)
 {
 	struct engine *engine = receiver->engine;
@@ -212,10 +183,18 @@ static void receive_fabric(struct receiver *receiver)
 		tx_release(engine);
 }
 
+/* As seldom as sockets beside peers that share memory; but a process by which something has just come is looked at. */
 static void fabric_receive(struct source *source, struct receiver *receiver)
 {
-	if (fabric_is_due(receiver))
-		receive_fabric(receiver);
+	struct engine *engine = source->owner;
+
+	if (engine->rx.fabric_busy)
+		engine->rx.fabric_busy--;
+	else if (engine->local.channel_link && ring_has_channels(engine->local.channel_link) &&
+		 receiver->now_ns - engine->rx.fabric_looked_ns < SOCKETS_EVERY_NS)
+		return;
+	engine->rx.fabric_looked_ns = receiver->now_ns;
+	receive_fabric(receiver);
 }
 
 static void loopback_take(struct source *source, struct receiver *receiver)
@@ -325,24 +304,19 @@ void receive_from_fabric(struct engine *engine, struct link *link)
 
 /* ---- a round ---- */
 
-/* Slot sockets are looked at now and then, whoever was woken: packets come there beside those of other ways. */
-static uint32_t receive_seldom(struct engine *engine)
-{
-	unsigned every = SLOTS_SELDOM;
-
-	if (engine->rx.slots_busy) {
-		engine->rx.slots_busy--;
-		every = SLOTS_OFTEN;
-	}
-	return engine->rx.rounds % every ? 0 : engine->source.slots.tag;
-}
-
 unsigned rx_poll(struct engine *engine, uint64_t now_ns)
 {
+	unsigned slots_every = SLOTS_SELDOM;
 	struct receiver receiver;
 
+	/* Slot sockets are looked at now and then, whoever was woken: packets come there beside those of other ways. */
+	if (engine->rx.slots_busy) {
+		engine->rx.slots_busy--;
+		slots_every = SLOTS_OFTEN;
+	}
 	rx_init_receiver(&receiver, engine, now_ns);
-	sources_receive(&engine->source.all, receive_seldom(engine), &receiver);
+	sources_receive(&engine->source.all, engine->rx.rounds % slots_every ? 0 : engine->source.slots.tag,
+			&receiver);
 	if (receiver.packets && trace_wants(TRACE_FILE))
 		trace_file_flush();
 	return receiver.packets;

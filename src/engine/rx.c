@@ -41,27 +41,6 @@ static void rx_lock_qp(struct receiver *receiver, struct qp *qp) UNCHECKED_LOCKS
 	receiver->qp = qp;
 }
 
-static void rx_forward(struct receiver *receiver, const struct datagram *datagram, uint32_t qpn)
-{
-	struct engine *engine = receiver->engine;
-	uint32_t slot = qpn_slot(qpn);
-	enum drop why = DROP_NONE;
-
-	if (datagram->forwarded || slot == 0 || slot == SLOT_COUNT - 1)
-		why = DROP_STRANGER;
-	else if (slot_forward(slot, datagram))
-		why = DROP_FOREIGN_LOST;
-	if (why) {
-		drop_count(engine->counters, why, 1);
-		if (explaining() && !datagram->forwarded)
-			drop_print(why, NULL, NULL, datagram->source, qpn);
-		return;
-	}
-	counter_add(engine->counters, COUNTER_RX_FOREIGN, 1);
-	if (engine->group)
-		port_group_stale(engine->group, receiver->now_ns);
-}
-
 static void log_packet_line(const struct packet *packet)
 {
 	char line[DUMP_LINE_MAX];
@@ -83,23 +62,6 @@ static enum drop rx_no_qp(struct receiver *receiver, const struct datagram *data
 	if (datagram->from_channel && packet->op->service == SERVICE_RC && !opcode_is_response(packet->op))
 		local_dropped(&engine->local, datagram->channel, packet->dest_qpn, &refusal);
 	return drop_count(engine->counters, DROP_NO_QP, 1);
-}
-
-/*
- * Nothing answers it on a wire, and nothing does here; but a process of this host is told, so that it can
- * explain a request that fails.
- */
-static void rx_dropped(struct receiver *receiver, const struct datagram *datagram, uint32_t qpn,
-		       const struct refusal *refusal)
-{
-	struct engine *engine = receiver->engine;
-
-	rx_unlock_qp(receiver);
-	lock_assert_held(&engine->progress);
-	if (datagram->from_channel)
-		local_dropped(&engine->local, datagram->channel, qpn, refusal);
-	else if (datagram->sealed && explaining())
-		qp_table_dropped(engine, qpn, refusal);	/* ours, by the loopback */
 }
 
 /* Before the transport looks at it, or anything is learnt from it. */
@@ -186,8 +148,17 @@ static enum drop rx_deliver(struct receiver *receiver, const struct arrival *arr
 	why = transport_receive(qp, packet, &info, receiver->now_ns, &receiver->effects);
 	if (__builtin_expect(why == DROP_QKEY, 0) && by_lid && engine->ops->refused_key)
 		engine->ops->refused_key(engine->owner, packet, &info.route, true);
-	if (__builtin_expect(refusal.why, 0))
-		rx_dropped(receiver, datagram, packet->dest_qpn, &refusal);
+	if (__builtin_expect(!refusal.why, 1))
+		return why;
+	/*
+	 * Nothing answers it on a wire, and nothing does here; but a process of this host is told, so that it can
+	 * explain a request that fails.
+	 */
+	rx_unlock_qp(receiver);
+	if (datagram->from_channel)
+		local_dropped(&engine->local, datagram->channel, packet->dest_qpn, &refusal);
+	else if (datagram->sealed && explaining())
+		qp_table_dropped(engine, packet->dest_qpn, &refusal);	/* ours, by the loopback */
 	return why;
 }
 
@@ -303,18 +274,6 @@ static bool describe_arrival(struct receiver *receiver, const struct arrival *ar
 	return true;
 }
 
-static void kill_qp(struct receiver *receiver)
-{
-	struct qp *qp = receiver->qp;
-
-	lock_assert_held(&qp->lock);
-	explain_about("VERBATIM_FAULT", OF(QP, qp->number),
-		"qp 0x%06x: killed on purpose (VERBATIM_FAULT, kill-qp): this QP is "
-		      "now in error", qp->number);
-	qp_raise(qp, QP_EVENT_FATAL, &receiver->effects);
-	transport_fail(qp, receiver->now_ns, &receiver->effects);
-}
-
 /* Inside the host no ICRC is looked at: what is damaged is dropped as if it were. */
 static void receive_damaged(struct receiver *receiver, const struct arrival *whole,
 			    const struct inject_verdict *verdict)
@@ -349,7 +308,14 @@ static void rx_apply_faults(struct receiver *receiver, const struct arrival *arr
 	if (verdict.lost)
 		return;
 	if (verdict.kill) {
-		kill_qp(receiver);
+		struct qp *qp = receiver->qp;
+
+		lock_assert_held(&qp->lock);
+		explain_about("VERBATIM_FAULT", OF(QP, qp->number),
+			"qp 0x%06x: killed on purpose (VERBATIM_FAULT, kill-qp): this QP is now in error",
+			qp->number);
+		qp_raise(qp, QP_EVENT_FATAL, &receiver->effects);
+		transport_fail(qp, receiver->now_ns, &receiver->effects);
 		return;
 	}
 	if (verdict.twice)
@@ -367,29 +333,36 @@ static void rx_apply_faults(struct receiver *receiver, const struct arrival *arr
 
 /* ---- datagrams ---- */
 
-/* Of another process's slot. */
-static bool is_foreign(const struct engine *engine, uint32_t qpn)
+/* Neighbouring segments for one slot are handed on together: unix queues are short. Returns their bytes. */
+static size_t rx_forward(struct receiver *receiver, const struct datagram *datagram, size_t start,
+			 size_t segment_bytes, unsigned segment)
 {
-	return !engine_has_slot(engine, qpn_slot(qpn)) && !rx_find_special(qpn);
-}
-
-/* Neighbouring segments for one slot are handed on together: unix queues are short. */
-static size_t forward_run(struct receiver *receiver, const struct datagram *datagram, size_t start,
-			  size_t segment_bytes, unsigned segment)
-{
+	struct engine *engine = receiver->engine;
 	struct datagram run = *datagram;
-	uint32_t qpn = packet_peek_qpn(datagram->data + start, datagram->bytes - start);
+	uint32_t qpn = packet_peek_qpn(datagram->data + start, datagram->bytes - start), slot = qpn_slot(qpn);
 	size_t end = start + segment_bytes;
+	enum drop why = DROP_NONE;
 
 	while (end < datagram->bytes &&
-	       qpn_slot(packet_peek_qpn(datagram->data + end, datagram->bytes - end)) ==
-	       qpn_slot(qpn))
+	       qpn_slot(packet_peek_qpn(datagram->data + end, datagram->bytes - end)) == slot)
 		end += segment_bytes;
 	run.data = datagram->data + start;
 	run.bytes = (end < datagram->bytes ? end : datagram->bytes) - start;
 	run.segment_bytes = run.bytes > segment_bytes ? segment_bytes : 0;
 	run.segment_number = segment;
-	rx_forward(receiver, &run, qpn);
+	if (datagram->forwarded || slot == 0 || slot == SLOT_COUNT - 1)
+		why = DROP_STRANGER;
+	else if (slot_forward(slot, &run))
+		why = DROP_FOREIGN_LOST;
+	if (why) {
+		drop_count(engine->counters, why, 1);
+		if (explaining() && !datagram->forwarded)
+			drop_print(why, NULL, NULL, datagram->source, qpn);
+		return run.bytes;
+	}
+	counter_add(engine->counters, COUNTER_RX_FOREIGN, 1);
+	if (engine->group)
+		port_group_stale(engine->group, receiver->now_ns);
 	return run.bytes;
 }
 
@@ -421,10 +394,11 @@ void rx_datagram(struct receiver *receiver, struct datagram *datagram)
 		size_t left = datagram->bytes - done;
 		size_t bytes = left < segment_bytes ? left : segment_bytes;
 		unsigned segment = first + (unsigned)(done / segment_bytes);
+		uint32_t qpn = packet_peek_qpn(data, bytes);
 
 		receiver->packets++;
-		if (is_foreign(receiver->engine, packet_peek_qpn(data, bytes))) {
-			done += forward_run(receiver, datagram, done, segment_bytes, segment);
+		if (!engine_has_slot(engine, qpn_slot(qpn)) && !rx_find_special(qpn)) {
+			done += rx_forward(receiver, datagram, done, segment_bytes, segment);
 			continue;
 		}
 		arrival_read(&arrival, datagram, data, bytes, segment);

@@ -9,13 +9,6 @@
 #include "engine/qp_table.h"
 #include "trace/drops.h"
 
-static enum trace_path rx_path(const struct engine *engine, const struct datagram *datagram)
-{
-	return datagram->from_channel ? TRACE_RING :
-	       datagram->sealed	      ? TRACE_LOOPBACK :
-	       links_trace_path(datagram->link);
-}
-
 void rx_trace_begin(struct rx_traced *traced, const struct engine *engine,
 		    const struct arrival *arrival)
 {
@@ -26,7 +19,9 @@ void rx_trace_begin(struct rx_traced *traced, const struct engine *engine,
 	trace_record_init(record, TRACE_IS_PACKET, arrival->datagram);
 	traced->bytes = bytes < sizeof(traced->data) ? bytes : sizeof(traced->data);
 	memcpy(traced->data, arrival->data, traced->bytes);
-	record->path = (uint8_t)rx_path(engine, arrival->datagram);
+	record->path = (uint8_t)(arrival->datagram->from_channel ? TRACE_RING :
+				 arrival->datagram->sealed	 ? TRACE_LOOPBACK :
+				 links_trace_path(arrival->datagram->link));
 	if (arrival->datagram->link == ROUTE_IB)
 		trace_record_lids(record, arrival->datagram->ib.lid, arrival->datagram->dlid,
 				  &arrival->datagram->ib);

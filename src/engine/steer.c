@@ -94,33 +94,25 @@ void steer_abandon(struct engine *engine)
 
 /* ---- rules ---- */
 
-static int listen_wakes(struct engine *engine, struct ethernet_port *port)
-{
-	int err = source_watch(&engine->source.all, &engine->source.sockets,
-			       port->socket.receive_fd);
-
-	if (err) {
-		explain("ibv_create_flow: the packet socket cannot be waited for: %s", strerror(err));
-		packet_socket_deafen(&port->socket);
-	}
-	return err;
-}
-
 int steer_add(struct engine *engine, struct steered_flow *flow)
 {
 	struct ethernet_port *port = flow->qp->ethernet;
 	struct list *node;
-	int err = 0;
+	int err;
 
 	if (port->socket.receive_fd < 0) {
 		err = packet_socket_listen(&port->socket);
-		if (err)
+		if (err) {
 			explain("ibv_create_flow: no packet socket to receive from: %s", strerror(err));
-		else
-			err = listen_wakes(engine, port);
+			return err;
+		}
+		err = source_watch(&engine->source.all, &engine->source.sockets, port->socket.receive_fd);
+		if (err) {
+			explain("ibv_create_flow: the packet socket cannot be waited for: %s", strerror(err));
+			packet_socket_deafen(&port->socket);
+			return err;
+		}
 	}
-	if (err)
-		return err;
 	list_for_each(node, &port->flows)
 		if (flow_is_before(&flow->rule, &list_entry(node, struct steered_flow, rule_node)->rule))
 			break;
@@ -141,23 +133,18 @@ void steer_remove(struct engine *engine, struct steered_flow *flow)
 
 /* ---- frames ---- */
 
-static void count_frame(const struct steered_flow *flow, size_t bytes)
-{
-	for (unsigned i = 0; i < flow->rule.counters; i++) {
-		struct flow_counters *counters = to_counters(flow->rule.counter[i]);
-
-		atomic_fetch_add_explicit(&counters->packets, 1, memory_order_relaxed);
-		atomic_fetch_add_explicit(&counters->bytes, bytes, memory_order_relaxed);
-	}
-}
-
 static void steer_deliver(struct engine *engine, const struct steered_flow *flow,
 			  struct raw_frame *raw, uint64_t now_ns) REQUIRES(engine->progress)
 {
 	struct effects effects;
 	struct qp *qp = flow->qp;
 
-	count_frame(flow, raw->frame->bytes);
+	for (unsigned i = 0; i < flow->rule.counters; i++) {
+		struct flow_counters *counters = to_counters(flow->rule.counter[i]);
+
+		atomic_fetch_add_explicit(&counters->packets, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(&counters->bytes, raw->frame->bytes, memory_order_relaxed);
+	}
 	if (flow->rule.drops)
 		return;
 	raw->flow_tag = flow->rule.tag;

@@ -115,19 +115,6 @@ static struct cq *expire_one_cq(struct engine *engine, uint64_t now_ns)
 	return timer ? container_of(timer, struct cq, timer) : NULL;
 }
 
-static void expire_cqs(struct engine *engine, uint64_t now_ns) REQUIRES(engine->progress)
-{
-	struct effects effects;
-	struct cq *cq;
-	unsigned n;
-
-	for (n = 0; n < TIMERS_MAX && (cq = expire_one_cq(engine, now_ns)); n++) {
-		effects_init(&effects);
-		cq_period_ended(cq, &effects);
-		effects_defer(engine, &effects);
-	}
-}
-
 /*
  * The process that holds @slot of this host, of whatever user. Some system calls, for the sixteen slots that
  * were asked for last ten times a second each: with the progress lock, and no QP's.
@@ -192,6 +179,7 @@ void timers_expire(struct engine *engine, uint64_t now_ns)
 {
 	struct effects effects;
 	struct qp *qp;
+	struct cq *cq;
 	unsigned n;
 
 	if (now_ns < atomic_load_explicit(&engine->timers.next_ns, memory_order_relaxed))
@@ -210,7 +198,11 @@ void timers_expire(struct engine *engine, uint64_t now_ns)
 		lock_release(&qp->lock);
 		effects_defer(engine, &effects);
 	}
-	expire_cqs(engine, now_ns);
+	for (n = 0; n < TIMERS_MAX && (cq = expire_one_cq(engine, now_ns)); n++) {
+		effects_init(&effects);
+		cq_period_ended(cq, &effects);
+		effects_defer(engine, &effects);
+	}
 }
 
 uint64_t timers_next(struct engine *engine)

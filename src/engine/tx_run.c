@@ -272,30 +272,23 @@ void tx_run(struct engine *engine, struct qp *qp)
 		tx_run_queued(engine);
 }
 
-/* Take QPs that no thread transmits for. A QP is not destroyed while one does. */
-static unsigned take_runnable(struct engine *engine, struct qp *runnable[RUNNABLE_MAX]) REQUIRES(engine->progress)
-{
-	unsigned count = 0;
-	struct qp *qp;
-
-	while (count < RUNNABLE_MAX && (qp = run_queue_pop(&engine->run_queue)))
-		if (begin_run(qp))
-			runnable[count++] = qp;
-	return count;
-}
-
 /* Copies and sends are made without the progress lock, so that they delay no other thread. */
 bool tx_serve_run_queue(struct engine *engine)
 {
 	struct qp *runnable[RUNNABLE_MAX];
 	unsigned served = 0, count, i;
+	struct qp *qp;
 
 	/* A round that finds nothing takes no locks: polling threads make millions of them. */
 	while (served < RUNS_MAX &&
 	       atomic_load_explicit(&engine->run_queue.count, memory_order_relaxed)) {
 		if (!lock_try(&engine->progress))
 			return false;
-		count = take_runnable(engine, runnable);
+		/* QPs that no thread transmits for. A QP is not destroyed while one does. */
+		count = 0;
+		while (count < RUNNABLE_MAX && (qp = run_queue_pop(&engine->run_queue)))
+			if (begin_run(qp))
+				runnable[count++] = qp;
 		lock_release(&engine->progress);
 		for (i = 0; i < count; i++)
 			tx_run_qp(engine, runnable[i]);

@@ -78,44 +78,23 @@ static void keep_worker_awake(struct engine *engine)
 		waiter_wake_nap(&engine->waiter);
 }
 
-static void wait_make_progress(struct engine *engine, uint32_t ready)
-{
-	unsigned packets;
-
-	sources_woken(&engine->source.all, ready);
-	engine_progress(engine, NULL, &packets);
-	keep_worker_awake(engine);
-	/* It is the worker's: we keep away a moment. If it is lost once more, we are back. */
-	if (pass_bell(engine))
-		thread_sleep_ns(PASS_NS);
-}
-
-static int wait_one_round(struct app_sleep *self, struct event_queue *queue, uint32_t *ready)
-{
-	struct engine *engine = self->engine;
-	uint64_t timeout_ns, next_ns;
-	int err;
-
-	self->asleep = true;
-	next_ns = timers_next(engine);
-	timeout_ns = sleep_begin(engine, next_ns < self->until_ns ? next_ns : self->until_ns);
-	/* Whoever asked for something before that saw us awake, and rang nobody (worker_wake_at()). */
-	keep_worker_awake(engine);
-	err = waiter_wait_progress(&engine->waiter, queue->fd, timeout_ns, self->cancel_state,
-				   ready);
-	self->asleep = false;
-	sleep_end(engine);
-	return err;
-}
-
 static int wait_for_event(struct app_sleep *self, struct event_queue *queue)
 {
 	struct engine *engine = self->engine;
 	uint32_t ours = WAIT_DOORBELL | WAIT_FD | engine->source.all.anyones, ready;
+	uint64_t timeout_ns, next_ns;
+	unsigned packets;
 	int err;
 
 	do {
-		err = wait_one_round(self, queue, &ready);
+		self->asleep = true;
+		next_ns = timers_next(engine);
+		timeout_ns = sleep_begin(engine, next_ns < self->until_ns ? next_ns : self->until_ns);
+		/* Whoever asked for something before that saw us awake, and rang nobody (worker_wake_at()). */
+		keep_worker_awake(engine);
+		err = waiter_wait_progress(&engine->waiter, queue->fd, timeout_ns, self->cancel_state, &ready);
+		self->asleep = false;
+		sleep_end(engine);
 		if (ready & ~ours)
 			waiter_wake_nap(&engine->waiter);
 		/*
@@ -125,7 +104,12 @@ static int wait_for_event(struct app_sleep *self, struct event_queue *queue)
 		if (err || (ready & WAIT_FD) || (ready & ~ours) || call_is_owed() ||
 		    atomic_load(&engine->worker.stopping))
 			return err;
-		wait_make_progress(engine, ready);
+		sources_woken(&engine->source.all, ready);
+		engine_progress(engine, NULL, &packets);
+		keep_worker_awake(engine);
+		/* It is the worker's: we keep away a moment. If it is lost once more, we are back. */
+		if (pass_bell(engine))
+			thread_sleep_ns(PASS_NS);
 		if (self->until_ns != TIME_NEVER && clock_now_ns() >= self->until_ns)
 			return event_queue_pending(queue) ? 0 : ETIMEDOUT;
 	} while (!event_queue_pending(queue));

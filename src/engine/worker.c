@@ -175,17 +175,6 @@ static uint32_t sleep_on_nap(struct engine *engine, const struct policy_rest *re
 	return rung && !atomic_load(&engine->worker.stopping) ? waiter_wait(&engine->waiter, 0) : 0;
 }
 
-/* *rung: by the doorbell, or waiter_wake_nap(). */
-static uint32_t sleep_on_doorbell(struct engine *engine, uint64_t timeout_ns, bool *rung)
-{
-	uint32_t ready;
-
-	*rung = waiter_idle_wait(&engine->waiter, true, timeout_ns);
-	ready = waiter_wait(&engine->waiter, 0);
-	*rung |= ready & WAIT_DOORBELL;
-	return ready;
-}
-
 /*
  * How long to sleep until the next look. Requests are gathered only while looks are short. A post
  * that gathers them stores wanted before it reads kept, this does the opposite: one sees the other.
@@ -202,6 +191,7 @@ static uint64_t look_interval(struct engine *engine, uint64_t look_ns)
 	return look_ns < policy_numbers.gather_look_ns ? look_ns : policy_numbers.gather_look_ns;
 }
 
+/* *rung: by the doorbell, or waiter_wake_nap() while it stands by. */
 static uint32_t worker_sleep(struct engine *engine, struct policy *policy, bool *rung)
 {
 	struct policy_view view = worker_look(engine, false);
@@ -209,8 +199,13 @@ static uint32_t worker_sleep(struct engine *engine, struct policy *policy, bool 
 					      timers_next(engine));
 	uint32_t ready;
 
-	if (rest.on == SLEEP_ON_DOORBELL)
-		return sleep_on_doorbell(engine, look_interval(engine, rest.until_ns - view.now_ns), rung);
+	if (rest.on == SLEEP_ON_DOORBELL) {
+		*rung = waiter_idle_wait(&engine->waiter, true,
+					 look_interval(engine, rest.until_ns - view.now_ns));
+		ready = waiter_wait(&engine->waiter, 0);
+		*rung |= ready & WAIT_DOORBELL;
+		return ready;
+	}
 	atomic_store(&engine->worker.gather.kept, rest.on == SLEEP_ON_ALL);
 	ready = rest.on == SLEEP_ON_NAP ? sleep_on_nap(engine, &rest) : sleep_on_all(engine, rest.until_ns);
 	*rung = ready & WAIT_DOORBELL;

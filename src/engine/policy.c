@@ -84,9 +84,10 @@ enum policy_event policy_woken(struct policy *policy, const struct policy_view *
 	if (view->rung)
 		return EVENT_RUNG;
 	/*
-	 * STANDBY: does an application thread poll now? (Not: since the last look. It may spin on memory since
-	 * then.) A thread inside a copy counts as polling. So may a thread without a processor, which perhaps needs
-	 * that of the worker, unless it left work or was away too long: it may wait for the worker.
+	 * STANDBY: does an application thread poll now? (Not: since the last look. It may spin on memory
+	 * since then.) A thread inside a copy counts as polling. So may a thread without a processor, which
+	 * perhaps needs that of the worker, unless it left work or was away too long: it may wait for the
+	 * worker.
 	 */
 	if (idle_ns < policy_numbers.idle_ns || view->inside)
 		return EVENT_POLLED;

@@ -9,6 +9,22 @@
 
 #define CATCH_UP_TURNS	64u	/* each takes some messages: more than those of a full ring */
 
+/*
+ * Packets due after receiving are transmitted in the same round, unless the thread is about to
+ * return completions to an application that usually replies at once: then its message and the ACK
+ * leave together. This is learnt: a reply (progress_replied) counts for it, a poll without one
+ * counts twice against it, and now and then it is tried again. Only where the worker stands by and looks
+ * whether a thread still polls, since the ACK would be left behind otherwise.
+ */
+static bool expects_reply(struct engine *engine, const struct cq *polled) REQUIRES(engine->progress)
+{
+	if (!polled || cq_is_empty(polled))
+		return false;
+	return policy_awaits_reply(atomic_load_explicit(&engine->worker.state, memory_order_relaxed),
+				   atomic_load_explicit(&engine->reply.score, memory_order_relaxed),
+				   engine->rx.rounds);
+}
+
 void progress_replied(struct engine *engine)
 {
 	int score = atomic_load_explicit(&engine->reply.score, memory_order_relaxed);
@@ -17,36 +33,13 @@ void progress_replied(struct engine *engine)
 	atomic_store_explicit(&engine->reply.score, policy_reply_came(score), memory_order_relaxed);
 }
 
-void progress_note(struct engine *engine, uint64_t now_ns)
-{
-	atomic_store_explicit(&engine->app.progress_ns, now_ns, memory_order_relaxed);
-	atomic_store_explicit(&engine->app.thread, thread_id(), memory_order_relaxed);
-}
-
-/*
- * Packets due after receiving are transmitted in the same round, unless the thread is about to
- * return completions to an application that usually replies at once: then its message and the ACK
- * leave together (*hold). This is learnt: a reply (progress_replied) counts for it, a poll without one
- * counts twice against it, and now and then it is tried again. Only where the worker stands by and looks
- * whether a thread still polls, since the ACK would be left behind otherwise.
- */
-static void progress_for(struct engine *engine, const struct cq *polled, unsigned *packets, bool *hold)
+/* *hold: packets to transmit wait for a reply of the application. */
+static unsigned one_round(struct engine *engine, const struct cq *polled, uint64_t now_ns, bool *hold)
 	REQUIRES(engine->progress)
 {
-	unsigned received;
-	uint64_t now_ns;
+	unsigned packets;
 	int score;
 
-	*packets = local_receive(&engine->local);
-	/* Most input of a polling thread are messages: a brief round receives nothing else. */
-	if (*packets && polled) {
-		*hold = policy_is_brief(++engine->rx.brief_rounds, engine->local.received_bytes);
-		if (*hold)
-			return;
-		engine->rx.brief_rounds = 0;
-	}
-	engine->local.received_bytes = 0;
-	now_ns = clock_now_ns();
 	engine->rx.rounds++;
 	/* The reply that packets were held for in the last round did not come. */
 	score = atomic_load_explicit(&engine->reply.score, memory_order_relaxed);
@@ -54,16 +47,52 @@ static void progress_for(struct engine *engine, const struct cq *polled, unsigne
 	    atomic_exchange_explicit(&engine->reply.awaited, false, memory_order_relaxed))
 		atomic_store_explicit(&engine->reply.score, policy_reply_missed(score),
 				      memory_order_relaxed);
-	received = rx_poll(engine, now_ns);
-	if (policy_timers_are_due(engine->rx.rounds, received))
+	packets = rx_poll(engine, now_ns);
+	if (policy_timers_are_due(engine->rx.rounds, packets))
 		timers_expire(engine, now_ns);
-	*hold = polled && !cq_is_empty(polled) &&
-		policy_awaits_reply(atomic_load_explicit(&engine->worker.state, memory_order_relaxed),
-				    atomic_load_explicit(&engine->reply.score, memory_order_relaxed),
-				    engine->rx.rounds);
+	*hold = expects_reply(engine, polled);
 	if (*hold)
 		atomic_store_explicit(&engine->reply.awaited, true, memory_order_relaxed);
-	*packets += received;
+	return packets;
+}
+
+void progress_note(struct engine *engine, uint64_t now_ns)
+{
+	atomic_store_explicit(&engine->app.progress_ns, now_ns, memory_order_relaxed);
+	atomic_store_explicit(&engine->app.thread, thread_id(), memory_order_relaxed);
+}
+
+/* Records that an application thread polls, so that the worker can stand by. */
+static void note_polling(struct engine *engine)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	/* Several threads may poll: seldom, so that they do not contend for the cache line. */
+	if (policy_note_is_due(now_ns, atomic_load_explicit(&engine->app.progress_ns, memory_order_relaxed)))
+		progress_note(engine, now_ns);
+}
+
+/* Most input of a polling thread are messages: a brief round receives nothing else. */
+static bool may_be_brief(struct engine *engine) REQUIRES(engine->progress)
+{
+	if (policy_is_brief(++engine->rx.brief_rounds, engine->local.received_bytes))
+		return true;
+	engine->rx.brief_rounds = 0;
+	return false;
+}
+
+static void progress_for(struct engine *engine, const struct cq *polled, unsigned *packets, bool *hold)
+	REQUIRES(engine->progress)
+{
+	uint64_t now_ns;
+
+	*packets = local_receive(&engine->local);
+	*hold = *packets && polled && may_be_brief(engine);
+	if (*hold)
+		return;
+	engine->local.received_bytes = 0;
+	now_ns = clock_now_ns();
+	*packets += one_round(engine, polled, now_ns, hold);
 	if (policy_clock_is_old(*packets))
 		now_ns = clock_now_ns();
 	if (polled)
@@ -81,21 +110,12 @@ static void progress_after(struct engine *engine, bool hold, unsigned *packets)
 
 bool engine_progress(struct engine *engine, const struct cq *polled, unsigned *packets)
 {
-	uint64_t now_ns;
 	bool hold;
 
 	*packets = 0;
 	if (!lock_try(&engine->progress)) {
-		if (!polled)
-			return false;
-		now_ns = clock_now_ns();
-		/*
-		 * An application thread polls: the worker can stand by. Several threads may: seldom, so that they
-		 * do not contend for the cache line.
-		 */
-		if (policy_note_is_due(now_ns,
-				       atomic_load_explicit(&engine->app.progress_ns, memory_order_relaxed)))
-			progress_note(engine, now_ns);
+		if (polled)
+			note_polling(engine);
 		return false;
 	}
 	if (polled) {

@@ -183,7 +183,10 @@ static void receive_fabric(struct receiver *receiver)
 		tx_release(engine);
 }
 
-/* As seldom as sockets beside peers that share memory; but a process by which something has just come is looked at. */
+/*
+ * As seldom as sockets, beside peers that share memory; often when something
+ * has just come by that process.
+ */
 static void fabric_receive(struct source *source, struct receiver *receiver)
 {
 	struct engine *engine = source->owner;
@@ -309,7 +312,10 @@ unsigned rx_poll(struct engine *engine, uint64_t now_ns)
 	unsigned slots_every = SLOTS_SELDOM;
 	struct receiver receiver;
 
-	/* Slot sockets are looked at now and then, whoever was woken: packets come there beside those of other ways. */
+	/*
+	 * Slot sockets are looked at now and then, whoever was woken: packets come there beside those of
+	 * other ways.
+	 */
 	if (engine->rx.slots_busy) {
 		engine->rx.slots_busy--;
 		slots_every = SLOTS_OFTEN;

@@ -320,28 +320,11 @@ void group_turn(struct port_group *group, struct family *family, uint64_t now_ns
 
 /* ---- answers ---- */
 
-/*
- * A service that several members serve, at different addresses, goes to the first, which forwards.
- */
-static void record_services(struct group_map *map, const struct group_message *answer)
-{
-	unsigned i, n;
-
-	for (i = 0; i < answer->service_count && map->service_count < GROUP_SERVICES; i++) {
-		for (n = 0; n < map->service_count && map->service_id[n] != answer->services[i]; n++)
-			;
-		if (n < map->service_count)
-			continue;
-		map->service_id[n] = answer->services[i];
-		map->service_index[n] = (uint16_t)answer->index;
-		map->service_count++;
-	}
-}
-
 void group_record(struct family *family, const struct group_message *answer, uint64_t now_ns)
 {
 	struct probe *probe = &family->probe[answer->index];
-	unsigned i;
+	struct group_map *map = &family->found;
+	unsigned i, n;
 
 	if (family->state == ASKING) {
 		/* A map made now would mean nothing. Whether there is a program is the answer. */
@@ -355,10 +338,19 @@ void group_record(struct family *family, const struct group_message *answer, uin
 	probe->deadline_ns = TIME_NEVER;
 	family->answered++;
 	for (i = 0; i < answer->slot_count; i++) {
-		family->found.index[answer->slots[i]] = (uint16_t)answer->index;
+		map->index[answer->slots[i]] = (uint16_t)answer->index;
 		family->spoke[answer->slots[i]] = true;
 	}
-	record_services(&family->found, answer);
+	/* A service that several members serve, at different addresses, goes to the first, which forwards. */
+	for (i = 0; i < answer->service_count && map->service_count < GROUP_SERVICES; i++) {
+		for (n = 0; n < map->service_count && map->service_id[n] != answer->services[i]; n++)
+			;
+		if (n < map->service_count)
+			continue;
+		map->service_id[n] = answer->services[i];
+		map->service_index[n] = (uint16_t)answer->index;
+		map->service_count++;
+	}
 	if (family->state == IDLE)
 		family->late_ns = derive_earliest(family->late_ns, now_ns + LATE_NS);
 }

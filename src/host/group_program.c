@@ -40,19 +40,6 @@ struct intervals {
 	uint16_t first[SLOT_COUNT], index[SLOT_COUNT];
 };
 
-static void find_intervals(const struct group_map *map, struct intervals *intervals)
-{
-	unsigned slot;
-
-	intervals->count = 0;
-	for (slot = 0; slot < SLOT_COUNT; slot++) {
-		if (slot && map->index[slot] == map->index[slot - 1])
-			continue;
-		intervals->first[intervals->count] = (uint16_t)slot;
-		intervals->index[intervals->count++] = map->index[slot];
-	}
-}
-
 /* Instructions for the intervals @low .. @high. */
 static unsigned tree_size(unsigned low, unsigned high)
 {
@@ -203,8 +190,15 @@ unsigned group_program_build(const struct group_map *map, struct sock_filter *pr
 	const size_t head_count = sizeof(head) / sizeof(head[0]);
 	struct sock_filter *over = program + head_count, *end;
 	struct intervals intervals;
+	unsigned slot;
 
-	find_intervals(map, &intervals);
+	intervals.count = 0;
+	for (slot = 0; slot < SLOT_COUNT; slot++) {
+		if (slot && map->index[slot] == map->index[slot - 1])
+			continue;
+		intervals.first[intervals.count] = (uint16_t)slot;
+		intervals.index[intervals.count++] = map->index[slot];
+	}
 	memcpy(program, head, sizeof(head));
 	end = put_mad(map, over + 1);
 	program_put(over, BPF_JMP | BPF_JA, (uint32_t)(end - over - 1));
@@ -249,23 +243,7 @@ size_t group_message_write(const struct group_message *message, uint8_t out[GROU
 }
 
 /* Services follow the slots, if there are any. */
-static int parse_services(const uint8_t *data, size_t bytes, struct group_message *message)
-{
-	unsigned i, count;
-
-	message->service_count = 0;
-	if (!bytes)
-		return 0;
-	count = bytes < 2 ? 0 : get_be16(data);
-	if (!count || count > GROUP_SERVICES || bytes != 2 + 8 * count)
-		return EBADMSG;
-	for (i = 0; i < count; i++)
-		message->services[i] = get_be64(data + 2 + 8 * i);
-	message->service_count = count;
-	return 0;
-}
-
-static int parse_slots(const uint8_t *data, size_t bytes, struct group_message *message)
+static int parse_answer(const uint8_t *data, size_t bytes, struct group_message *message)
 {
 	unsigned i, count;
 
@@ -280,7 +258,17 @@ static int parse_slots(const uint8_t *data, size_t bytes, struct group_message *
 			return EBADMSG;
 	}
 	message->slot_count = count;
-	return parse_services(data + AT_SLOTS + 2 * count, bytes - AT_SLOTS - 2 * count, message);
+	data += AT_SLOTS + 2 * count;
+	bytes -= AT_SLOTS + 2 * count;
+	if (!bytes)
+		return 0;
+	count = bytes < 2 ? 0 : get_be16(data);
+	if (!count || count > GROUP_SERVICES || bytes != 2 + 8 * count)
+		return EBADMSG;
+	for (i = 0; i < count; i++)
+		message->services[i] = get_be64(data + 2 + 8 * i);
+	message->service_count = count;
+	return 0;
 }
 
 int group_message_parse(const uint8_t *data, size_t bytes, struct group_message *message)
@@ -302,5 +290,5 @@ int group_message_parse(const uint8_t *data, size_t bytes, struct group_message 
 	message->slot_count = message->service_count = 0;
 	if (message->slot >= SLOT_COUNT)
 		return EBADMSG;
-	return kind == GROUP_ANSWER ? parse_slots(data, bytes, message) : 0;
+	return kind == GROUP_ANSWER ? parse_answer(data, bytes, message) : 0;
 }

@@ -28,21 +28,6 @@ static uint64_t jitter_ns(uint64_t below_ns)
 
 /* ---- probes and answers that come in ---- */
 
-static struct group_message own_answer(const struct port_group *group,
-				       const struct family *family,
-				       const struct group_message *probe) REQUIRES(group->lock)
-{
-	struct group_message answer = { .kind = GROUP_ANSWER, .family = probe->family,
-					.program_known = family->program_known,
-					.slot = group->slots[0], .index = probe->index,
-					.nonce = probe->nonce, .slot_count = group->slot_count };
-
-	memcpy(answer.slots, group->slots, group->slot_count * sizeof(answer.slots[0]));
-	answer.service_count = group->service_count;
-	memcpy(answer.services, group->services, group->service_count * sizeof(answer.services[0]));
-	return answer;
-}
-
 static void port_group_take_answer(struct family *family, const struct group_message *answer,
 				   uint64_t now_ns)
 {
@@ -55,10 +40,16 @@ static void port_group_take_answer(struct family *family, const struct group_mes
 static void take_probe(struct port_group *group, struct family *family,
 		       const struct group_message *probe, uint64_t now_ns) REQUIRES(group->lock)
 {
-	struct group_message answer = own_answer(group, family, probe);
+	struct group_message answer = { .kind = GROUP_ANSWER, .family = probe->family,
+					.program_known = family->program_known,
+					.slot = group->slots[0], .index = probe->index,
+					.nonce = probe->nonce, .slot_count = group->slot_count,
+					.service_count = group->service_count };
 	uint8_t bytes[GROUP_MESSAGE_MAX];
 	struct datagram datagram = { .data = bytes };
 
+	memcpy(answer.slots, group->slots, group->slot_count * sizeof(answer.slots[0]));
+	memcpy(answer.services, group->services, group->service_count * sizeof(answer.services[0]));
 	if (probe->slot == group->slots[0]) {
 		port_group_take_answer(family, &answer, now_ns);
 		return;

@@ -279,16 +279,6 @@ static int bind_beside(const struct service_claim *claim, struct abstract_name *
 
 /* ---- claims ---- */
 
-/* 0; EADDRINUSE: another claim collides with @claim, which has the name @own. */
-static int claim_search(const struct service_claim *claim, const struct abstract_name *own)
-{
-	struct believed_search search = { .scope = claim->scope, .address = claim->address, .own = own };
-
-	if (service_is_reserved(claim->id) && !believed_find(claim->id, &search))
-		return search.found_scope <= SCOPE_ANY ? EADDRINUSE : 0;
-	return service_search(claim->id, claim->scope, claim->address);
-}
-
 /* From now on @fd takes nothing of other sockets. 0 or errno. */
 static int connect_to_nobody(int fd)
 {
@@ -307,9 +297,11 @@ static int connect_to_nobody(int fd)
 	return err;
 }
 
+/* 0; EADDRINUSE: another claim collides with @claim. */
 static int bind_claim(struct service_claim *claim)
 {
 	struct abstract_name name = service_name(claim->id, claim->scope, claim->address);
+	struct believed_search search = { .scope = claim->scope, .address = claim->address, .own = &name };
 	int err;
 
 	claim->fd = name_socket(SOCK_DGRAM);
@@ -323,7 +315,11 @@ static int bind_claim(struct service_claim *claim)
 		err = name_bind(claim->fd, &name);
 	if (err == EADDRINUSE && service_is_reserved(claim->id))
 		err = bind_beside(claim, &name);
-	return err ? err : claim_search(claim, &name);
+	if (err)
+		return err;
+	if (service_is_reserved(claim->id) && !believed_find(claim->id, &search))
+		return search.found_scope <= SCOPE_ANY ? EADDRINUSE : 0;
+	return service_search(claim->id, claim->scope, claim->address);
 }
 
 static void free_claim(struct service_claim *claim)
@@ -511,16 +507,6 @@ static bool request_judge(const struct abstract_name *key, void *context, struct
 	return true;
 }
 
-/* Of a port below 1024, the claim of root or of our own user. 0; ECONNREFUSED; EAGAIN. */
-static int choose_reserved(uint64_t id, const uint8_t address[16], struct abstract_name *claim)
-{
-	struct abstract_name key = service_name(id, SCOPE_ADDRESS, address);
-	bool believed;
-	int err = service_owner_ask(&key, request_judge, &(struct request_for){ id, address }, &believed, claim);
-
-	return err ? err : believed ? 0 : ECONNREFUSED;
-}
-
 int service_forward(uint64_t id, const uint8_t address[16], const struct datagram *datagram)
 {
 	/* A socket for each: queued datagrams are charged to the sender's socket. */
@@ -530,10 +516,17 @@ int service_forward(uint64_t id, const uint8_t address[16], const struct datagra
 
 	if (fd < 0)
 		return errno;
-	if (service_is_reserved(id))
-		err = choose_reserved(id, address, &claims[0]);
-	else
+	if (service_is_reserved(id)) {		/* of root or of our own user */
+		struct abstract_name key = service_name(id, SCOPE_ADDRESS, address);
+		struct request_for request = { id, address };
+		bool believed;
+
+		err = service_owner_ask(&key, request_judge, &request, &believed, &claims[0]);
+		if (!err && !believed)
+			err = ECONNREFUSED;
+	} else {
 		err = choose_claim(claims, find_claims(fd, id, address, claims), &chosen);
+	}
 	if (!err)
 		err = forward_send(fd, &claims[chosen], datagram);
 	close(fd);

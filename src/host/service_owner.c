@@ -36,11 +36,6 @@ bool service_is_reserved(uint64_t id)
 	return id >> 24 == IP_SPACES && (id & 0xffff) < IPPORT_RESERVED;
 }
 
-static bool is_same(const struct abstract_name *name, const struct abstract_name *other)
-{
-	return name->bytes == other->bytes && !memcmp(&name->address, &other->address, name->bytes);
-}
-
 bool service_owner_is_trusted(uid_t uid)
 {
 	return !uid || (uid == geteuid() && uid != overflow_uid());
@@ -86,7 +81,8 @@ static struct known *place_of(const struct abstract_name *claim) REQUIRES(servic
 	unsigned i;
 
 	for (i = 0; i < KNOWN_MAX; i++) {
-		if (is_same(&known[i].name, claim))
+		if (known[i].name.bytes == claim->bytes &&
+		    !memcmp(&known[i].name.address, &claim->address, claim->bytes))
 			return &known[i];
 		if (known[i].window_ns < oldest->window_ns)
 			oldest = &known[i];

@@ -106,22 +106,12 @@ static int bind_slot(struct slot *slot, uint32_t number)
 	return err;
 }
 
-/* A slot has two names; who bound either keeps it from others. */
-static void explain_taken_slots(void)
-{
-	char slots[256], channels[256];
-
-	if (explaining())
-		explain("ibv_open_device: who has the %u slots of this host: %s; their channels: %s", SLOT_LAST,
-			holders_describe(SLOT_NAME, slots, sizeof(slots)),
-			holders_describe(SLOT_CHANNEL_NAME, channels, sizeof(channels)));
-}
-
 /* Starts at a random number, so that numbers are not reused soon, and tries the rest in order. */
 int slot_claim(struct slot *slot)
 {
 	uint32_t first = SLOT_FIRST + (uint32_t)(random_u64() % SLOT_LAST), i;
 	struct slot claimed = { .fd = -1, .channel_fd = -1 };
+	char slots[256], channels[256];
 	int err = EADDRINUSE;
 
 	fork_register(FORK_SLOTS, &fork_handlers);
@@ -131,8 +121,11 @@ int slot_claim(struct slot *slot)
 		err = bind_slot(&claimed, SLOT_FIRST + (first + i) % SLOT_LAST);
 	if (!err)
 		*slot = claimed;
-	if (err == EADDRINUSE)
-		explain_taken_slots();
+	/* A slot has two names; who bound either keeps it from others. */
+	if (err == EADDRINUSE && explaining())
+		explain("ibv_open_device: who has the %u slots of this host: %s; their channels: %s", SLOT_LAST,
+			holders_describe(SLOT_NAME, slots, sizeof(slots)),
+			holders_describe(SLOT_CHANNEL_NAME, channels, sizeof(channels)));
 	return err == EADDRINUSE ? EUSERS : err;
 }
 
@@ -199,32 +192,25 @@ static struct sender *choose_victim_locked(void) REQUIRES(senders_lock)
 	return victim;
 }
 
-/* -1: errno. */
-static int sender_fd_locked(uint32_t number) REQUIRES(senders_lock)
-{
-	struct sender *sender;
-	unsigned i;
-
-	for (i = 0; i < SENDERS; i++)
-		if (senders[i].number == number)
-			return senders[i].fd;
-	sender = choose_victim_locked();
-	sender->fd = name_socket(SOCK_DGRAM);
-	if (sender->fd >= 0)
-		sender->number = number;
-	return sender->fd;
-}
-
 int slot_forward(uint32_t number, const struct datagram *datagram)
 {
 	struct abstract_name name = name_of_slot(SLOT_NAME, number);
-	int fd, err;
+	struct sender *sender;
+	unsigned i = 0;
+	int err;
 
 	if (number < SLOT_FIRST || number > SLOT_LAST)
 		return ECONNREFUSED;
 	lock_acquire(&senders_lock);
-	fd = sender_fd_locked(number);
-	err = fd < 0 ? errno : forward_send(fd, &name, datagram);
+	while (i < SENDERS && senders[i].number != number)
+		i++;
+	sender = i < SENDERS ? &senders[i] : choose_victim_locked();
+	if (!sender->number) {
+		sender->fd = name_socket(SOCK_DGRAM);
+		if (sender->fd >= 0)
+			sender->number = number;
+	}
+	err = sender->fd < 0 ? errno : forward_send(sender->fd, &name, datagram);
 	lock_release(&senders_lock);
 	return err;
 }

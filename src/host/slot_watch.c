@@ -229,33 +229,16 @@ static void forget_idle(struct slot_watch *watch, uint32_t slot) REQUIRES(watch-
 	watch->idle_count = kept;
 }
 
-static void keep_idle(struct slot_watch *watch, uint32_t slot) REQUIRES(watch->lock)
-{
-	uint32_t oldest = watch->idle[0];
-
-	if (watch->idle_count == IDLE_MAX) {
-		forget_idle(watch, oldest);
-		stop_watching(watch, &watch->watched[oldest]);
-	}
-	watch->idle[watch->idle_count++] = slot;
-}
-
-/* An idle connection may belong to an earlier holder of the slot. */
-static bool slot_watch_is_alive(int fd)
-{
-	char byte;
-
-	return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
-}
-
 static void take_up_idle(struct slot_watch *watch, uint32_t slot) REQUIRES(watch->lock)
 {
 	struct watched_slot *watched = &watch->watched[slot];
+	char byte;
 
 	if (watched->fd < 0 || watched->count)
 		return;
 	forget_idle(watch, slot);
-	if (!slot_watch_is_alive(watched->fd))
+	/* It may belong to an earlier holder of the slot. */
+	if (recv(watched->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN)
 		stop_watching(watch, watched);
 }
 
@@ -281,12 +264,19 @@ int slot_watch_add(struct slot_watch *watch, uint32_t slot)
 void slot_watch_remove(struct slot_watch *watch, uint32_t slot)
 {
 	struct watched_slot *watched = &watch->watched[slot % SLOT_COUNT];
+	uint32_t oldest;
 
 	lock_acquire(&watch->lock);
-	if (watched->ended)
+	oldest = watch->idle[0];
+	if (watched->ended) {
 		watched->ended--;
-	else if (watched->count && --watched->count == 0)
-		keep_idle(watch, slot);
+	} else if (watched->count && --watched->count == 0) {
+		if (watch->idle_count == IDLE_MAX) {
+			forget_idle(watch, oldest);
+			stop_watching(watch, &watch->watched[oldest]);
+		}
+		watch->idle[watch->idle_count++] = slot;
+	}
 	lock_release(&watch->lock);
 }
 

@@ -20,12 +20,6 @@ void image_routes_forget(struct image_routes *routes)
 	routes->full = false;
 }
 
-static bool question_is(const struct image_question *a, const struct image_question *b)
-{
-	return a->port == b->port && a->slid == b->slid && a->dlid == b->dlid &&
-	       a->pkey == b->pkey && a->sl == b->sl;
-}
-
 static struct image_route *route_row(struct image_routes *routes,
 				     const struct image_question *question)
 {
@@ -61,15 +55,16 @@ const struct image_route *image_route_find(struct image_routes *routes,
 					   const struct image_question *question)
 {
 	struct image_route *row = route_row(routes, question);
+	const struct image_question *asked = &row->question;
 	bool same;
 
 	if (question->dlid >= LID_GROUP)
 		return NULL;
 	same = row->walked && row->epoch == image_epoch(&routes->image) &&
-	       question_is(&row->question, question);
+	       asked->port == question->port && asked->slid == question->slid &&
+	       asked->dlid == question->dlid && asked->pkey == question->pkey && asked->sl == question->sl;
 	/* More is refused where less was, and less goes where more did. */
-	if (!same || (row->good ? question->payload > row->question.payload
-				: question->payload < row->question.payload))
+	if (!same || (row->good ? question->payload > asked->payload : question->payload < asked->payload))
 		route_walk(routes, question, row);
 	return row->good ? row : NULL;
 }

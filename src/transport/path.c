@@ -329,6 +329,15 @@ void path_lost(struct path *path, uint32_t bytes, uint64_t now_ns)
 	lock_release(&path->lock);
 }
 
+void path_forgives(struct path *path)
+{
+	lock_acquire(&path->lock);
+	if (path->slow_start_bytes < PATH_WINDOW_CAUTIOUS)
+		path->slow_start_bytes = PATH_WINDOW_CAUTIOUS;
+	path->cautious_bytes = 0;
+	lock_release(&path->lock);
+}
+
 void path_reduce(struct path *path, enum path_trouble trouble, uint64_t now_ns)
 {
 	uint32_t window;

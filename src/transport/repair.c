@@ -69,6 +69,8 @@ enum drop repair_answered(struct qp *qp, uint32_t psn)
 	repair->state = REPAIR_YES;
 	repair->asks = 0;
 	congestion_answers(qp);
+	if (qp->path)
+		path_forgives(qp->path);
 	return DROP_NONE;
 }
 

@@ -49,6 +49,26 @@ static void at_the_first_loss_the_peer_is_asked(void **state)
 	station_free(s);
 }
 
+/* The loss before the answer was repaired by going back. Who holds has the window of one that has lost nothing. */
+static void the_loss_before_the_answer_is_forgiven(void **state)
+{
+	struct station *s = repair_station();
+	uint32_t window = s->qp.path->window_bytes;
+
+	receive_nak(s, OUR_PSN, AETH_NAK, NAK_SEQUENCE);
+	assert_int_equal(transmit(s), 1 + WRITES);
+	assert_int_equal(s->qp.path->window_bytes, window - window / 8);
+	assert_int_equal(s->qp.path->slow_start_bytes, window - window / 8);
+	assert_int_equal(s->qp.path->cautious_bytes, PATH_CAUTIOUS_BYTES);
+	receive_gaps(s, GAPS_YES, OUR_PSN + 1, 0);			/* to another question */
+	assert_int_equal(s->qp.path->cautious_bytes, PATH_CAUTIOUS_BYTES);
+	receive_gaps(s, GAPS_YES, OUR_PSN, 0);
+	assert_int_equal(s->qp.path->window_bytes, window - window / 8);
+	assert_int_equal(s->qp.path->slow_start_bytes, PATH_WINDOW_CAUTIOUS);
+	assert_int_equal(s->qp.path->cautious_bytes, 0);
+	station_free(s);
+}
+
 static void nobody_is_asked_who_cannot_be_a_verbatim(void **state)
 {
 	for (unsigned i = 0; i < 3; i++) {
@@ -334,6 +354,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(at_the_first_loss_the_peer_is_asked),
+		TEST(the_loss_before_the_answer_is_forgiven),
 		TEST(nobody_is_asked_who_cannot_be_a_verbatim),
 		TEST(only_what_the_peer_lacks_is_sent_again),
 		TEST(what_is_held_has_no_share_of_the_window),

@@ -24,43 +24,22 @@ uint16_t address_port(const struct sockaddr *address)
 	}
 }
 
-static int take_device(struct id *id, const struct endpoint_info *info)
-{
-	int err = cm_device_get(info->device, &id->device);
-
-	if (err)
-		return err;
-	id->public.verbs = id->device->verbs;
-	id->public.port_num = info->port;
-	if (!id->public.pd)
-		id->public.pd = id->device->pd;
-	return 0;
-}
-
-static int address_take_path(struct id *id, const struct ibv_sa_path_rec *path)
-{
-	struct rdma_route *route = &id->public.route;
-
-	if (!route->path_rec)
-		route->path_rec = malloc(sizeof(*route->path_rec));
-	if (!route->path_rec)
-		return ENOMEM;
-	*route->path_rec = *path;
-	route->num_paths = 1;
-	return 0;
-}
-
 int id_refresh(struct id *id)
 {
-	struct rdma_addr *address = &id->public.route.addr;
+	struct rdma_route *route = &id->public.route;
+	struct rdma_addr *address = &route->addr;
 	struct endpoint_info info;
 	int err;
 
 	endpoint_query(id->endpoint, &info);
 	if (!id->device && info.device[0]) {
-		err = take_device(id, &info);
+		err = cm_device_get(info.device, &id->device);
 		if (err)
 			return err;
+		id->public.verbs = id->device->verbs;
+		id->public.port_num = info.port;
+		if (!id->public.pd)
+			id->public.pd = id->device->pd;
 	}
 	address->src_storage = info.source;
 	if (info.destination.ss_family)
@@ -68,7 +47,15 @@ int id_refresh(struct id *id)
 	address->addr.ibaddr.sgid = info.sgid;
 	address->addr.ibaddr.dgid = info.dgid;
 	address->addr.ibaddr.pkey = htobe16(info.pkey);
-	return info.has_route ? address_take_path(id, &info.path) : 0;
+	if (!info.has_route)
+		return 0;
+	if (!route->path_rec)
+		route->path_rec = malloc(sizeof(*route->path_rec));
+	if (!route->path_rec)
+		return ENOMEM;
+	*route->path_rec = info.path;
+	route->num_paths = 1;
+	return 0;
 }
 
 static int address_bind(struct rdma_cm_id *public, struct sockaddr *addr)

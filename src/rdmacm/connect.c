@@ -125,28 +125,13 @@ static uint8_t connect_min(uint8_t a, uint8_t b)
 	return a < b ? a : b;
 }
 
-/* The REP or SIDR_REP. 0 or errno. */
-static int connect_answer(struct id *id, const struct rdma_conn_param *parameters)
-{
-	struct endpoint_ece ece = {
-		.vendor_id = id->remote_ece.vendor_id,
-		.options = id->local_ece.options,
-	};
-	uint32_t qkey = is_datagram(id) ? endpoint_qkey(id->endpoint) : 0;
-	int err;
-
-	err = endpoint_accept(id->endpoint, parameters, qkey, &ece);
-	if (err)
-		qp_to_error(id);
-	return err;
-}
-
 static int connect_accept(struct rdma_cm_id *public, struct rdma_conn_param *parameters)
 {
 	static const char call[] = "rdma_accept";
 	struct id *id = to_id(public);
 	bool synchronous, datagram;
 	struct assembled assembled;
+	struct endpoint_ece ece;
 	int err;
 
 	if (!id)
@@ -171,9 +156,13 @@ static int connect_accept(struct rdma_cm_id *public, struct rdma_conn_param *par
 	err = datagram ? 0 : qp_to_rts(id, id->responder_resources, id->initiator_depth);
 	if (err)
 		return result(err);
-	err = connect_answer(id, &assembled.parameters);
-	if (err)
+	ece = (struct endpoint_ece){ .vendor_id = id->remote_ece.vendor_id, .options = id->local_ece.options };
+	err = endpoint_accept(id->endpoint, &assembled.parameters,
+			      datagram ? endpoint_qkey(id->endpoint) : 0, &ece);
+	if (err) {
+		qp_to_error(id);
 		return result(err);
+	}
 	if (!synchronous)
 		return 0;
 	if (!datagram)

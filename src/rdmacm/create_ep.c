@@ -34,21 +34,14 @@ static int create_ep_passive(struct id *id, const struct rdma_addrinfo *info, st
 	return 0;
 }
 
-static int create_ep_route(struct id *id, const struct rdma_addrinfo *info)
-{
-	if (!info->ai_route_len)
-		return rdma_resolve_route(&id->public, RESOLVE_MS);
-	if (rdma_set_option(&id->public, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, info->ai_route,
-			    info->ai_route_len))
-		return -1;
-	return id_complete(id);
-}
-
 static int create_ep_active(struct id *id, const struct rdma_addrinfo *info, struct ibv_pd *pd,
 			    struct ibv_qp_init_attr *attr)
 {
-	if (rdma_resolve_addr(&id->public, info->ai_src_addr, info->ai_dst_addr, RESOLVE_MS) ||
-	    create_ep_route(id, info))
+	if (rdma_resolve_addr(&id->public, info->ai_src_addr, info->ai_dst_addr, RESOLVE_MS))
+		return -1;
+	if (info->ai_route_len ? rdma_set_option(&id->public, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH,
+						 info->ai_route, info->ai_route_len) || id_complete(id) :
+				 rdma_resolve_route(&id->public, RESOLVE_MS))
 		return -1;
 	if (attr) {
 		attr->qp_type = info->ai_qp_type;

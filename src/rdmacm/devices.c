@@ -66,19 +66,6 @@ static struct cm_device *device_open(struct ibv_device *found)
 	return device;
 }
 
-static struct cm_device *devices_find_open(const struct ibv_device *wanted) REQUIRES(devices_lock)
-{
-	struct list *node;
-
-	list_for_each(node, &devices) {
-		struct cm_device *device = list_entry(node, struct cm_device, node);
-
-		if (!device->gone && device->verbs->device == wanted)
-			return device;
-	}
-	return NULL;
-}
-
 static struct cm_device *find_name(const char *name) REQUIRES(devices_lock)
 {
 	struct list *node;
@@ -115,7 +102,7 @@ static int devices_update(const char *name) REQUIRES(devices_lock)
 	for (unsigned i = 0; present[i]; i++) {
 		struct cm_device *device;
 
-		if (devices_find_open(present[i]) || (name && strcmp(present[i]->name, name)))
+		if (find_name(present[i]->name) || (name && strcmp(present[i]->name, name)))
 			continue;
 		device = device_open(present[i]);
 		if (device)

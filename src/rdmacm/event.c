@@ -29,17 +29,8 @@ static void fail_as(struct event *event, enum rdma_cm_event_type kind, int err)
 	event->public.status = -err;
 }
 
-static enum fate route_resolved(struct id *id, struct event *event)
-{
-	int err = id_refresh(id);
-
-	if (err)
-		fail_as(event, RDMA_CM_EVENT_ROUTE_ERROR, err);
-	return HAND_ON;
-}
-
-/* The new id as the application finds it; NULL: the request cannot be handed on. */
-static struct id *accept_offer(struct id *listener, struct event *event)
+/* The new id as the application finds it, unless the request cannot be handed on. */
+static enum fate connect_request(struct id *listener, struct event *event)
 {
 	const struct endpoint_event *taken = &event->taken;
 	struct id *id = id_new(listener->public.channel, listener->public.context,
@@ -47,7 +38,7 @@ static struct id *accept_offer(struct id *listener, struct event *event)
 
 	if (!id) {
 		endpoint_destroy(taken->endpoint);
-		return NULL;
+		return DROP;
 	}
 	id->endpoint = taken->endpoint;
 	id->initiator_depth = taken->connection.initiator_depth;
@@ -57,17 +48,8 @@ static struct id *accept_offer(struct id *listener, struct event *event)
 	endpoint_set_user(id->endpoint, id);
 	if ((listener->synchronous && rdma_migrate_id(&id->public, NULL)) || id_refresh(id)) {
 		id_free(id);
-		return NULL;
-	}
-	return id;
-}
-
-static enum fate connect_request(struct id *listener, struct event *event)
-{
-	struct id *id = accept_offer(listener, event);
-
-	if (!id)
 		return DROP;
+	}
 	event->public.listen_id = &listener->public;
 	event->public.id = &id->public;
 	return HAND_ON;
@@ -107,7 +89,10 @@ static enum fate event_dispatch(struct id *id, struct event *event)
 			fail_as(event, RDMA_CM_EVENT_ADDR_ERROR, err);
 		return HAND_ON;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		return route_resolved(id, event);
+		err = id_refresh(id);
+		if (err)
+			fail_as(event, RDMA_CM_EVENT_ROUTE_ERROR, err);
+		return HAND_ON;
 	case RDMA_CM_EVENT_CONNECT_REQUEST:
 		return connect_request(id, event);
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
@@ -127,33 +112,28 @@ static enum fate event_dispatch(struct id *id, struct event *event)
 	}
 }
 
-/* What the application sees, before anything is done about it. */
-static void event_fill(struct event *event, struct id *id)
-{
-	const struct endpoint_event *taken = &event->taken;
-
-	event->public.id = &id->public;
-	event->public.event = taken->kind;
-	event->public.status = taken->status;
-	if (taken->datagram)
-		event->public.param.ud = taken->ud;
-	else
-		event->public.param.conn = taken->connection;
-	if ((int)taken->kind == NEWER_EVENT_USER)
-		memcpy(&event->public.param, &taken->argument, sizeof(taken->argument));
-}
-
 /* Take the next event that the application is to see. 0 or EAGAIN. */
 static int event_take(struct cm_channel *channel, struct event *event)
 {
+	const struct endpoint_event *taken = &event->taken;
+
 	for (;;) {
 		int err = cm_channel_take(channel, &event->taken);
-		struct id *id = event->taken.user;
+		struct id *id = taken->user;
 
 		if (err)
 			return err;
 		if (id) {
-			event_fill(event, id);
+			/* What the application sees, before anything is done about it. */
+			event->public.id = &id->public;
+			event->public.event = taken->kind;
+			event->public.status = taken->status;
+			if (taken->datagram)
+				event->public.param.ud = taken->ud;
+			else
+				event->public.param.conn = taken->connection;
+			if ((int)taken->kind == NEWER_EVENT_USER)
+				memcpy(&event->public.param, &taken->argument, sizeof(taken->argument));
 			if (event_dispatch(id, event) == HAND_ON)
 				return 0;
 		}
@@ -242,21 +222,17 @@ int rdma_ack_cm_event(struct rdma_cm_event *public)
 	return 0;
 }
 
-static int event_error(const struct rdma_cm_event *event)
-{
-	if (!event->status)
-		return 0;
-	if (event->event == RDMA_CM_EVENT_REJECTED)
-		return ECONNREFUSED;
-	return event->status < 0 ? -event->status : event->status;
-}
-
 int id_complete(struct id *id)
 {
+	const struct rdma_cm_event *event;
+
 	if (!id->synchronous)
 		return 0;
 	id_drop_event(id);
 	if (rdma_get_cm_event(id->public.channel, &id->public.event))
 		return -1;
-	return result(event_error(id->public.event));
+	event = id->public.event;
+	if (event->status && event->event == RDMA_CM_EVENT_REJECTED)
+		return result(ECONNREFUSED);
+	return result(event->status < 0 ? -event->status : event->status);
 }

@@ -19,15 +19,6 @@ enum { DESTROYED_CQS = 64 };
 static struct lock destroyed_cqs_lock = LOCK_INITIALIZER;
 static const struct ibv_cq *destroyed_cqs[DESTROYED_CQS] GUARDED_BY(destroyed_cqs_lock);
 
-static void cq_note_destroyed(const struct ibv_cq *cq)
-{
-	static unsigned next;
-
-	lock_acquire(&destroyed_cqs_lock);
-	destroyed_cqs[next++ % DESTROYED_CQS] = cq;
-	lock_release(&destroyed_cqs_lock);
-}
-
 static bool cq_was_destroyed(const struct ibv_cq *cq)
 {
 	bool found = false;
@@ -55,8 +46,12 @@ static int create_cq(struct rdma_cm_id *id, uint32_t entries, struct ibv_comp_ch
 
 static void destroy_cq(struct ibv_comp_channel **channel, struct ibv_cq **cq, struct ibv_cq **made)
 {
+	static unsigned next GUARDED_BY(destroyed_cqs_lock);
+
 	if (*made && *cq == *made) {
-		cq_note_destroyed(*cq);
+		lock_acquire(&destroyed_cqs_lock);
+		destroyed_cqs[next++ % DESTROYED_CQS] = *cq;
+		lock_release(&destroyed_cqs_lock);
 		ibv_destroy_cq(*cq);
 		ibv_destroy_comp_channel(*channel);
 		*cq = NULL;

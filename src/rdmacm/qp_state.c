@@ -16,18 +16,6 @@ static int qp_state_move(struct id *id, struct ibv_qp *qp, struct ibv_qp_attr *a
 	return err ? err : ibv_modify_qp(qp, attr, *mask);
 }
 
-static int datagram_to_rts(struct ibv_qp *qp)
-{
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR };
-	int err = ibv_modify_qp(qp, &attr, IBV_QP_STATE);
-
-	if (err)
-		return err;
-	attr.qp_state = IBV_QPS_RTS;
-	attr.sq_psn = 0;
-	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
-}
-
 int qp_to_init(struct id *id, struct ibv_qp *qp)
 {
 	struct ibv_qp_attr attr = { 0 };
@@ -36,7 +24,13 @@ int qp_to_init(struct id *id, struct ibv_qp *qp)
 
 	if (err || !is_datagram(id))
 		return err;
-	return datagram_to_rts(qp);
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR };
+	err = ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+	if (err)
+		return err;
+	attr.qp_state = IBV_QPS_RTS;
+	attr.sq_psn = 0;
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
 }
 
 /* @depth: of READs and atomics of the peer (RTR), or to it (RTS); RDMA_MAX_...: what the connection says. */

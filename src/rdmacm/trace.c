@@ -8,28 +8,27 @@
 
 #include "rdmacm/rdmacm.h"
 
-/* "192.0.2.1:7471", or nothing. */
-static void note_peer(const struct sockaddr *address, char *text, size_t size)
-{
-	const struct sockaddr_in6 *in6 = (const void *)address;
-	const struct sockaddr_in *in = (const void *)address;
-	char name[INET6_ADDRSTRLEN];
-
-	if (address->sa_family == AF_INET && inet_ntop(AF_INET, &in->sin_addr, name, sizeof(name)))
-		snprintf(text, size, "%s:%u", name, ntohs(in->sin_port));
-	else if (address->sa_family == AF_INET6 && inet_ntop(AF_INET6, &in6->sin6_addr, name, sizeof(name)))
-		snprintf(text, size, "[%s]:%u", name, ntohs(in6->sin6_port));
-}
-
 void traced_begin_slowly(struct traced *traced, const struct rdma_cm_id *id, const struct sockaddr *peer)
 {
+	const struct sockaddr_in6 *in6;
+	const struct sockaddr_in *in;
+	char name[INET6_ADDRSTRLEN];
+
 	traced->began_ns = tracepoint_now_ns();
 	traced->qpn = 0;
 	traced->peer[0] = '\0';
 	if (!id)
 		return;
 	traced->qpn = id->qp ? id->qp->qp_num : 0;
-	note_peer(peer ? peer : &id->route.addr.dst_addr, traced->peer, sizeof(traced->peer));
+	if (!peer)
+		peer = &id->route.addr.dst_addr;
+	in = (const void *)peer;
+	in6 = (const void *)peer;
+	/* "192.0.2.1:7471", or nothing. */
+	if (peer->sa_family == AF_INET && inet_ntop(AF_INET, &in->sin_addr, name, sizeof(name)))
+		snprintf(traced->peer, sizeof(traced->peer), "%s:%u", name, ntohs(in->sin_port));
+	else if (peer->sa_family == AF_INET6 && inet_ntop(AF_INET6, &in6->sin6_addr, name, sizeof(name)))
+		snprintf(traced->peer, sizeof(traced->peer), "[%s]:%u", name, ntohs(in6->sin6_port));
 }
 
 void traced_end_slowly(const struct traced *traced, const char *call, int rc)

@@ -17,20 +17,11 @@ static const uint8_t zero[16];
 
 /* ---- struct sockaddr and back ---- */
 
-static void address_read_ib(const struct sockaddr_ib *ib, struct endpoint_address *out)
-{
-	memcpy(out->bytes, &ib->sib_addr, 16);
-	out->service_id = be64toh(ib->sib_sid);
-	out->mask = be64toh(ib->sib_sid_mask);
-	out->flow_info = ib->sib_flowinfo;
-	out->pkey = be16toh(ib->sib_pkey);
-	out->port = (uint16_t)(out->service_id & out->mask);
-}
-
 int address_read(const struct sockaddr *address, struct endpoint_address *out)
 {
 	const struct sockaddr_in *v4 = (const void *)address;
 	const struct sockaddr_in6 *v6 = (const void *)address;
+	const struct sockaddr_ib *ib = (const void *)address;
 
 	*out = (struct endpoint_address){ .family = address->sa_family };
 	switch (address->sa_family) {
@@ -46,27 +37,23 @@ int address_read(const struct sockaddr *address, struct endpoint_address *out)
 		out->flow_info = v6->sin6_flowinfo;
 		return 0;
 	case AF_IB:
-		address_read_ib((const void *)address, out);
+		memcpy(out->bytes, &ib->sib_addr, 16);
+		out->service_id = be64toh(ib->sib_sid);
+		out->mask = be64toh(ib->sib_sid_mask);
+		out->flow_info = ib->sib_flowinfo;
+		out->pkey = be16toh(ib->sib_pkey);
+		out->port = (uint16_t)(out->service_id & out->mask);
 		return 0;
 	default:
 		return EAFNOSUPPORT;
 	}
 }
 
-static void write_ib(const struct endpoint_address *address, struct sockaddr_ib *ib)
-{
-	ib->sib_family = AF_IB;
-	ib->sib_pkey = htobe16(address->pkey);
-	ib->sib_flowinfo = address->flow_info;
-	memcpy(&ib->sib_addr, address->bytes, 16);
-	ib->sib_sid = htobe64(address->service_id);
-	ib->sib_sid_mask = htobe64(address->mask);
-}
-
 void address_write(const struct endpoint_address *address, struct sockaddr_storage *out)
 {
 	struct sockaddr_in *v4 = (void *)out;
 	struct sockaddr_in6 *v6 = (void *)out;
+	struct sockaddr_ib *ib = (void *)out;
 
 	memset(out, 0, sizeof(*out));
 	out->ss_family = address->family;
@@ -82,7 +69,11 @@ void address_write(const struct endpoint_address *address, struct sockaddr_stora
 		v6->sin6_flowinfo = address->flow_info;
 		break;
 	case AF_IB:
-		write_ib(address, (void *)out);
+		ib->sib_pkey = htobe16(address->pkey);
+		ib->sib_flowinfo = address->flow_info;
+		memcpy(&ib->sib_addr, address->bytes, 16);
+		ib->sib_sid = htobe64(address->service_id);
+		ib->sib_sid_mask = htobe64(address->mask);
 		break;
 	}
 }
@@ -132,22 +123,15 @@ static void address_set_port(struct endpoint *endpoint, struct bound_port *port)
 	agent_unlock();
 }
 
-static int check_scope(const struct endpoint_address *address)
-{
-	if (address->family == AF_INET6 && ip_addr_is_link_local_ipv6(address->bytes) &&
-	    !address->scope)
-		return EINVAL;
-	return 0;
-}
-
 int address_bind(struct endpoint *endpoint, const struct endpoint_address *wanted, bool claim)
 {
 	struct endpoint_address address = *wanted;
 	struct bound_port *port = NULL;
-	int err = check_scope(&address);
+	int err;
 
-	if (!err)
-		err = find_port(&address, &port);
+	if (address.family == AF_INET6 && ip_addr_is_link_local_ipv6(address.bytes) && !address.scope)
+		return EINVAL;
+	err = find_port(&address, &port);
 	if (err)
 		return err;
 	if (!endpoint->afonly_set)

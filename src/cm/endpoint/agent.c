@@ -70,26 +70,6 @@ static struct pending_mad *pending_new(void) REQUIRES(agent.lock)
 	return pending;
 }
 
-static struct pending_mad *take_overflow(void) REQUIRES(agent.lock)
-{
-	struct pending_mad *first = tx_overflow;
-
-	tx_overflow = NULL;
-	tx_overflow_end = &tx_overflow;
-	return first;
-}
-
-static void send_overflow(struct mad_agent *mad, struct pending_mad *pending)
-{
-	while (pending) {
-		struct pending_mad *next = pending->next;
-
-		send_pending(mad, pending);
-		free(pending);
-		pending = next;
-	}
-}
-
 static void agent_send_message(void *host, const struct mad_address *to,
 			       const struct cm_message *message)
 {
@@ -156,24 +136,6 @@ void agent_lock(void)
 	lock_acquire(&agent.lock);
 }
 
-/* Later deadlines are not set: the tick that comes too early sets the right one. */
-static void agent_arm(void) REQUIRES(agent.lock)
-{
-	uint64_t deadline_ns;
-
-	if (!agent.protocol)
-		return;
-	deadline_ns = cm_deadline(agent.protocol);
-	if (resolve_deadline() < deadline_ns)
-		deadline_ns = resolve_deadline();
-	if (agent.sa && sa_deadline(agent.sa) < deadline_ns)
-		deadline_ns = sa_deadline(agent.sa);
-	if (deadline_ns < agent.armed_ns) {
-		agent.armed_ns = deadline_ns;
-		mad_set_deadline(agent.mad, deadline_ns);
-	}
-}
-
 /* One at a time: a channel is out of the list before others can put it there again. */
 static void release_and_wake(void) RELEASES(agent.lock)
 {
@@ -209,17 +171,35 @@ static void release_and_wake(void) RELEASES(agent.lock)
  */
 void agent_unlock(void)
 {
-	struct pending_mad sending[TX_QUEUE_MAX], *overflow = take_overflow();
+	struct pending_mad sending[TX_QUEUE_MAX], *overflow = tx_overflow, *next;
 	struct mad_agent *mad = agent.mad;
 	unsigned i, count = tx_queued;
+	uint64_t deadline_ns;
 
-	agent_arm();
+	/* Later deadlines are not set: the tick that comes too early sets the right one. */
+	if (agent.protocol) {
+		deadline_ns = cm_deadline(agent.protocol);
+		if (resolve_deadline() < deadline_ns)
+			deadline_ns = resolve_deadline();
+		if (agent.sa && sa_deadline(agent.sa) < deadline_ns)
+			deadline_ns = sa_deadline(agent.sa);
+		if (deadline_ns < agent.armed_ns) {
+			agent.armed_ns = deadline_ns;
+			mad_set_deadline(agent.mad, deadline_ns);
+		}
+	}
 	memcpy(sending, tx_queue, count * sizeof(sending[0]));
 	tx_queued = 0;
+	tx_overflow = NULL;
+	tx_overflow_end = &tx_overflow;
 	release_and_wake();
 	for (i = 0; i < count; i++)
 		send_pending(mad, &sending[i]);
-	send_overflow(mad, overflow);
+	for (; overflow; overflow = next) {
+		next = overflow->next;
+		send_pending(mad, overflow);
+		free(overflow);
+	}
 }
 
 void agent_wait(uint64_t until_ns)
@@ -450,19 +430,6 @@ static void forget_in_child(void)
 
 static const struct fork_handlers fork_handlers = { .child = forget_in_child };
 
-static void agent_prepare(void) REQUIRES(agent.lock)
-{
-	unsigned i;
-
-	agent.armed_ns = TIME_NEVER;
-	list_init(&agent.woken);
-	list_init(&agent.ports);
-	list_init(&agent.endpoints);
-	list_init(&agent.searches);
-	for (i = 0; i < WATCH_BUCKETS; i++)
-		list_init(&agent.watchers[i]);
-}
-
 static int agent_start(void)
 {
 	struct mad_agent *mad, *sa_mad = NULL;
@@ -485,7 +452,13 @@ static int agent_start(void)
 	if (err)
 		goto close;
 	agent_lock();
-	agent_prepare();
+	agent.armed_ns = TIME_NEVER;
+	list_init(&agent.woken);
+	list_init(&agent.ports);
+	list_init(&agent.endpoints);
+	list_init(&agent.searches);
+	for (unsigned i = 0; i < WATCH_BUCKETS; i++)
+		list_init(&agent.watchers[i]);
 	protocol = cm_protocol_new(&protocol_ops, NULL, gsi_slot(gsi) << COMM_ID_SLOT_SHIFT,
 				   COMM_ID_BITS);	/* asks for random numbers, under the lock */
 	if (by_fabric)

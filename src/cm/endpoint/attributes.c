@@ -97,18 +97,6 @@ static void attributes_to_rts(const struct endpoint *endpoint, struct ibv_qp_att
 	}
 }
 
-/* The two ends of a datagram QP do not know each other. */
-static int datagram_attributes(struct ibv_qp_attr *attr, int *mask)
-{
-	if (attr->qp_state == IBV_QPS_RTR) {
-		*mask = IBV_QP_STATE;
-		return 0;
-	}
-	attr->sq_psn = 0;
-	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-	return 0;
-}
-
 static int attributes_of(struct endpoint *endpoint, struct ibv_qp_attr *attr, int *mask)
 	REQUIRES(agent.lock)
 {
@@ -123,8 +111,14 @@ static int attributes_of(struct endpoint *endpoint, struct ibv_qp_attr *attr, in
 	}
 	if (attr->qp_state != IBV_QPS_RTR && attr->qp_state != IBV_QPS_RTS)
 		return EINVAL;
-	if (endpoint->qp_type == IBV_QPT_UD)
-		return datagram_attributes(attr, mask);
+	if (endpoint->qp_type == IBV_QPT_UD) {	/* the two ends do not know each other */
+		*mask = IBV_QP_STATE;
+		if (attr->qp_state == IBV_QPS_RTS) {
+			attr->sq_psn = 0;
+			*mask |= IBV_QP_SQ_PSN;
+		}
+		return 0;
+	}
 	if (!knows_peer)
 		return EINVAL;
 	if (attr->qp_state == IBV_QPS_RTR)

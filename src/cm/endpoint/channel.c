@@ -39,17 +39,6 @@ void channels_forget(void)
 	list_init(&unused);
 }
 
-static struct cm_channel *channel_allocate(void) EXCLUDES(agent.lock)
-{
-	struct list *node;
-
-	agent_lock();
-	node = list_pop(&unused);
-	agent_unlock();
-	return node ? list_entry(node, struct cm_channel, queue) :
-		      calloc(1, sizeof(struct cm_channel));
-}
-
 static void set_aside(struct cm_channel *channel) EXCLUDES(agent.lock)
 {
 	agent_lock();
@@ -57,8 +46,28 @@ static void set_aside(struct cm_channel *channel) EXCLUDES(agent.lock)
 	agent_unlock();
 }
 
-static void channel_initialize(struct cm_channel *channel, int fd) EXCLUDES(agent.lock)
+int cm_channel_open(struct cm_channel **opened)
 {
+	struct cm_channel *channel;
+	struct list *node;
+	int fd, err;
+
+	agent_lock();
+	node = list_pop(&unused);
+	agent_unlock();
+	channel = node ? list_entry(node, struct cm_channel, queue) : calloc(1, sizeof(*channel));
+	if (!channel)
+		return ENOMEM;
+	hca_enable_blocks();
+	channel->closed = true;
+	err = agent_get();
+	if (err)
+		goto free_channel;
+	fd = event_fd_open_level();
+	if (fd < 0) {
+		err = errno;
+		goto put_agent;
+	}
 	agent_lock();
 	memset(channel, 0, sizeof(*channel));
 	channel->public.fd = channel->fd = fd;
@@ -72,26 +81,6 @@ static void channel_initialize(struct cm_channel *channel, int fd) EXCLUDES(agen
 	atomic_init(&channel->posted, 0);
 	channel->generation = agent.generation;
 	agent_unlock();
-}
-
-int cm_channel_open(struct cm_channel **opened)
-{
-	struct cm_channel *channel = channel_allocate();
-	int fd, err;
-
-	if (!channel)
-		return ENOMEM;
-	hca_enable_blocks();
-	channel->closed = true;
-	err = agent_get();
-	if (err)
-		goto free_channel;
-	fd = event_fd_open_level();
-	if (fd < 0) {
-		err = errno;
-		goto put_agent;
-	}
-	channel_initialize(channel, fd);
 	*opened = channel;
 	return 0;
 put_agent:
@@ -170,14 +159,6 @@ static void free_event(struct queued_event *event) REQUIRES(agent.lock)
 	free(event);
 }
 
-static void channel_wake(struct cm_channel *channel) REQUIRES(agent.lock)
-{
-	if (!list_empty(&channel->woken))
-		return;
-	atomic_fetch_add_explicit(&channel->pins, 1, memory_order_relaxed);
-	list_add_tail(&agent.woken, &channel->woken);
-}
-
 static void count_waiting(struct cm_channel *channel, int change) REQUIRES(agent.lock)
 {
 	unsigned before = atomic_load_explicit(&channel->waiting, memory_order_relaxed);
@@ -186,8 +167,10 @@ static void count_waiting(struct cm_channel *channel, int change) REQUIRES(agent
 		atomic_fetch_add_explicit(&channel->posted, 1, memory_order_relaxed);
 	/* W1: pairs with W2 by channel->wake: an update follows every event, and every change to zero. */
 	atomic_store_explicit(&channel->waiting, before + (unsigned)change, memory_order_release);
-	if (change > 0 || !(before + (unsigned)change))
-		channel_wake(channel);
+	if ((change > 0 || !(before + (unsigned)change)) && list_empty(&channel->woken)) {
+		atomic_fetch_add_explicit(&channel->pins, 1, memory_order_relaxed);
+		list_add_tail(&agent.woken, &channel->woken);
+	}
 }
 
 /*

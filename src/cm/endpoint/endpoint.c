@@ -68,12 +68,6 @@ struct endpoint *endpoint_new(uint16_t space, uint8_t qp_type, void *user)
 	return endpoint;
 }
 
-static bool is_space(enum rdma_port_space space)
-{
-	return space == RDMA_PS_TCP || space == RDMA_PS_UDP || space == RDMA_PS_IB ||
-	       space == RDMA_PS_IPOIB;
-}
-
 int endpoint_create(struct cm_channel *channel, enum rdma_port_space space,
 		    enum ibv_qp_type qp_type, void *user, struct endpoint **created)
 {
@@ -81,7 +75,7 @@ int endpoint_create(struct cm_channel *channel, enum rdma_port_space space,
 
 	if (!channel_is_ours(channel))
 		return ENODEV;
-	if (!is_space(space)) {
+	if (space != RDMA_PS_TCP && space != RDMA_PS_UDP && space != RDMA_PS_IB && space != RDMA_PS_IPOIB) {
 		explain("rdma_create_id: invalid port space 0x%x: expected RDMA_PS_TCP, _UDP, _IB "
 			"or _IPOIB",
 			space);
@@ -121,13 +115,6 @@ void endpoint_free(struct endpoint *endpoint)
 	free(endpoint);
 }
 
-static void stop_listening(struct endpoint *endpoint) REQUIRES(agent.lock)
-{
-	if (endpoint->listener)
-		cm_listener_free(endpoint->listener, clock_now_ns());
-	endpoint->listener = NULL;
-}
-
 void endpoint_wait_for_acks(uint64_t until_ns)
 {
 	uint64_t moment_ns = call_guarded ? clock_now_ns() + MOMENT_NS : TIME_NEVER;
@@ -147,7 +134,9 @@ static void endpoint_is_quiet(struct endpoint *endpoint) REQUIRES(agent.lock)
 
 	endpoint->busy = true;
 	channel_touch(endpoint);
-	stop_listening(endpoint);
+	if (endpoint->listener)
+		cm_listener_free(endpoint->listener, clock_now_ns());
+	endpoint->listener = NULL;
 	resolve_cancel(endpoint);
 	route_cancel(endpoint);
 	ib_groups_quiet(endpoint);
@@ -194,25 +183,10 @@ void endpoint_destroy(struct endpoint *endpoint)
 
 /* ---- query ---- */
 
-static void describe_path(const struct endpoint *endpoint, struct ibv_sa_path_rec *record)
+void endpoint_query(struct endpoint *endpoint, struct endpoint_info *info)
 {
 	const struct endpoint_path *path = &endpoint->path;
 
-	*record = (struct ibv_sa_path_rec){
-		.dgid = path->dgid, .sgid = endpoint->port->gid.gid,
-		.dlid = htobe16(path->dlid), .slid = htobe16(path->slid),
-		.flow_label = htobe32(path->flow_label), .hop_limit = path->hop_limit,
-		.traffic_class = path->traffic_class, .reversible = 1, .numb_path = 1,
-		.pkey = htobe16(path->pkey), .sl = path->service_level,
-		.mtu_selector = PATH_SELECTOR_EXACTLY, .mtu = path->mtu,
-		.rate_selector = PATH_SELECTOR_EXACTLY, .rate = path->rate,
-		.packet_life_time_selector = PATH_SELECTOR_EXACTLY,
-		.packet_life_time = path->lifetime,
-	};
-}
-
-void endpoint_query(struct endpoint *endpoint, struct endpoint_info *info)
-{
 	memset(info, 0, sizeof(*info));
 	if (!endpoint_is_ours(endpoint))
 		return;
@@ -227,11 +201,21 @@ void endpoint_query(struct endpoint *endpoint, struct endpoint_info *info)
 		info->gid_index = port->gid_index;
 		info->sgid = port->gid;
 		info->pkey = port->pkey;
-		info->dgid = endpoint->path.dgid;
+		info->dgid = path->dgid;
 	}
-	info->has_route = endpoint->port && endpoint->path.mtu;
+	info->has_route = endpoint->port && path->mtu;
 	if (info->has_route)
-		describe_path(endpoint, &info->path);
+		info->path = (struct ibv_sa_path_rec){
+			.dgid = path->dgid, .sgid = endpoint->port->gid.gid,
+			.dlid = htobe16(path->dlid), .slid = htobe16(path->slid),
+			.flow_label = htobe32(path->flow_label), .hop_limit = path->hop_limit,
+			.traffic_class = path->traffic_class, .reversible = 1, .numb_path = 1,
+			.pkey = htobe16(path->pkey), .sl = path->service_level,
+			.mtu_selector = PATH_SELECTOR_EXACTLY, .mtu = path->mtu,
+			.rate_selector = PATH_SELECTOR_EXACTLY, .rate = path->rate,
+			.packet_life_time_selector = PATH_SELECTOR_EXACTLY,
+			.packet_life_time = path->lifetime,
+		};
 	agent_unlock();
 }
 
@@ -248,34 +232,6 @@ uint32_t endpoint_qkey(struct endpoint *endpoint)
 }
 
 /* ---- options ---- */
-
-static int set_reuse(struct endpoint *endpoint, bool on) REQUIRES(agent.lock)
-{
-	if (!on && endpoint->state != STATE_NEW)
-		return EINVAL;
-	endpoint->reuse = on;
-	return 0;
-}
-
-static int set_afonly(struct endpoint *endpoint, bool on) REQUIRES(agent.lock)
-{
-	if (endpoint->state != STATE_NEW && endpoint->state != STATE_BOUND)
-		return EINVAL;
-	endpoint->afonly = on;
-	endpoint->afonly_set = true;
-	return 0;
-}
-
-static int set_ack_timeout(struct endpoint *endpoint, uint8_t timeout) REQUIRES(agent.lock)
-{
-	if (endpoint->qp_type != IBV_QPT_RC && endpoint->qp_type != IBV_QPT_XRC_SEND)
-		return EINVAL;
-	if (timeout > 31)
-		return EINVAL;
-	endpoint->ack_timeout = timeout;
-	endpoint->ack_timeout_set = true;
-	return 0;
-}
 
 static int set_id_option(struct endpoint *endpoint, int option, const void *value, size_t bytes)
 	REQUIRES(agent.lock)
@@ -298,11 +254,24 @@ static int set_id_option(struct endpoint *endpoint, int option, const void *valu
 		endpoint->tos_set = true;
 		return 0;
 	case RDMA_OPTION_ID_REUSEADDR:
-		return set_reuse(endpoint, number);
+		if (!number && endpoint->state != STATE_NEW)
+			return EINVAL;
+		endpoint->reuse = number;
+		return 0;
 	case RDMA_OPTION_ID_AFONLY:
-		return set_afonly(endpoint, number);
+		if (endpoint->state != STATE_NEW && endpoint->state != STATE_BOUND)
+			return EINVAL;
+		endpoint->afonly = number;
+		endpoint->afonly_set = true;
+		return 0;
 	case RDMA_OPTION_ID_ACK_TIMEOUT:
-		return set_ack_timeout(endpoint, byte);
+		if (endpoint->qp_type != IBV_QPT_RC && endpoint->qp_type != IBV_QPT_XRC_SEND)
+			return EINVAL;
+		if (byte > 31)
+			return EINVAL;
+		endpoint->ack_timeout = byte;
+		endpoint->ack_timeout_set = true;
+		return 0;
 	default:
 		return ENOSYS;
 	}

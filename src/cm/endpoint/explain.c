@@ -202,23 +202,22 @@ static const char *const event_names[ENDPOINT_EVENTS] = {
 #undef EVENT
 };
 
-/* The library turns CONNECT_RESPONSE into ESTABLISHED, and REJECTED is what the application has of some others. */
-static const char *held_name(const struct endpoint *endpoint, unsigned kind) REQUIRES(agent.lock)
-{
-	if (kind == RDMA_CM_EVENT_CONNECT_RESPONSE && endpoint->state != STATE_REP_RECEIVED)
-		kind = RDMA_CM_EVENT_ESTABLISHED;
-	return event_names[kind] ? event_names[kind] : "another event";
-}
-
 void explain_held(const struct endpoint *endpoint, const char *call)
 {
 	char names[320] = "";
+	const char *name;
 	size_t used = 0;
 
-	for (unsigned kind = 0; kind < ENDPOINT_EVENTS; kind++)
-		if (endpoint->held_of[kind] && used < sizeof(names))
-			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "",
-						 held_name(endpoint, kind));
+	for (unsigned kind = 0; kind < ENDPOINT_EVENTS; kind++) {
+		if (!endpoint->held_of[kind] || used >= sizeof(names))
+			continue;
+		name = event_names[kind];
+		/* Which the library turns into ESTABLISHED. */
+		if (kind == RDMA_CM_EVENT_CONNECT_RESPONSE && endpoint->state != STATE_REP_RECEIVED)
+			name = event_names[RDMA_CM_EVENT_ESTABLISHED];
+		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "",
+					 name ? name : "another event");
+	}
 	explain("%s has waited for more than a second: events taken and not acknowledged: %u (%s): call "
 		"rdma_ack_cm_event for each, before it", call, endpoint->held, names);
 }

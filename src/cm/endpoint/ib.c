@@ -83,18 +83,6 @@ int ib_pkey_index(const struct endpoint *endpoint, uint16_t *index)
 	return 0;
 }
 
-/* As the IPv4 TOS is a QoS class, and an IPv6 traffic class is one of the path (cma in Linux). */
-static uint64_t ask_for_quality(const struct endpoint *endpoint, struct ib_path_record *asked)
-{
-	if (endpoint->destination.family == AF_INET) {
-		asked->qos_class = endpoint->tos_set ? endpoint->tos : 0;
-		return SA_PATH_QOS_CLASS;
-	}
-	asked->tclass = endpoint->tos_set ? endpoint->tos :
-			(uint8_t)(be32toh(endpoint->source.flow_info) >> 20);
-	return SA_PATH_TCLASS;
-}
-
 static void ib_path_take(struct endpoint *endpoint, const struct ib_path_record *record)
 {
 	struct endpoint_path *path = &endpoint->path;
@@ -117,17 +105,6 @@ static void ib_path_take(struct endpoint *endpoint, const struct ib_path_record 
 	ip_addr_of_lid(path->remote, record->dlid);
 }
 
-static void explain_no_path(const struct endpoint *endpoint, const char *why)
-{
-	char gid[INET6_ADDRSTRLEN];
-
-	inet_ntop(AF_INET6, endpoint->path.dgid.raw, gid, sizeof(gid));
-	explain_about("ROUTE_ERROR", OF_NOTHING,
-		      "rdma_resolve_route: no path to GID %s with P_Key 0x%04x: %s: is the peer's port Active, "
-		      "and is it in that partition (one of both as a full member)? (verbatim fabric --say "
-		      "show; saquery PR; smpquery pkeys)", gid, ib_pkey(endpoint), why);
-}
-
 int ib_path_ask(const struct endpoint *endpoint, struct ib_path_record *asked, uint64_t *components)
 {
 	struct net_ib_port now;
@@ -141,8 +118,16 @@ int ib_path_ask(const struct endpoint *endpoint, struct ib_path_record *asked, u
 	*asked = (struct ib_path_record){ .p_key = now.pkey[index], .numb_path = 1, .reversible = 1 };
 	memcpy(asked->dgid, endpoint->path.dgid.raw, sizeof(asked->dgid));
 	memcpy(asked->sgid, now.gid.raw, sizeof(asked->sgid));
-	*components = SA_PATH_DGID | SA_PATH_SGID | SA_PATH_PKEY | SA_PATH_NUMB_PATH | SA_PATH_REVERSIBLE |
-		      ask_for_quality(endpoint, asked);
+	*components = SA_PATH_DGID | SA_PATH_SGID | SA_PATH_PKEY | SA_PATH_NUMB_PATH | SA_PATH_REVERSIBLE;
+	/* The IPv4 TOS is a QoS class, and an IPv6 traffic class is one of the path (cma in Linux). */
+	if (endpoint->destination.family == AF_INET) {
+		asked->qos_class = endpoint->tos_set ? endpoint->tos : 0;
+		*components |= SA_PATH_QOS_CLASS;
+	} else {
+		asked->tclass = endpoint->tos_set ? endpoint->tos :
+				(uint8_t)(be32toh(endpoint->source.flow_info) >> 20);
+		*components |= SA_PATH_TCLASS;
+	}
 	return 0;
 }
 
@@ -151,6 +136,7 @@ int ib_path_answered(struct endpoint *endpoint, const struct ib_path_record *ask
 {
 	struct ib_path_record record;
 	const char *wrong = NULL;
+	char gid[INET6_ADDRSTRLEN];
 
 	if (answer->outcome == SA_TIMED_OUT) {
 		ib_explain_silence(false, endpoint, answer);
@@ -159,7 +145,12 @@ int ib_path_answered(struct endpoint *endpoint, const struct ib_path_record *ask
 	if (answer->outcome == SA_ANSWERED)
 		wrong = sa_path_read(answer->record, asked, &record);
 	if (answer->outcome == SA_REFUSED || wrong) {
-		explain_no_path(endpoint, wrong ? wrong : sa_status_text(answer->status));
+		inet_ntop(AF_INET6, endpoint->path.dgid.raw, gid, sizeof(gid));
+		explain_about("ROUTE_ERROR", OF_NOTHING,
+			      "rdma_resolve_route: no path to GID %s with P_Key 0x%04x: %s: is the peer's port "
+			      "Active, and is it in that partition (one of both as a full member)? (verbatim "
+			      "fabric --say show; saquery PR; smpquery pkeys)", gid, ib_pkey(endpoint),
+			      wrong ? wrong : sa_status_text(answer->status));
 		return EINVAL;
 	}
 	ib_path_take(endpoint, &record);

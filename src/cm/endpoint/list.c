@@ -20,18 +20,6 @@ static const char *space_name(uint16_t space)
 	}
 }
 
-static void endpoint_describe(const struct endpoint *endpoint, struct endpoint_row *row)
-{
-	*row = (struct endpoint_row){ .number = endpoint->number, .qp_num = endpoint->qp_num,
-				      .state = state_name(endpoint->state), .space = space_name(endpoint->space) };
-	if (endpoint->port)
-		snprintf(row->device, sizeof(row->device), "%s", endpoint->port->gid.device);
-	if (endpoint->source.family != AF_UNSPEC)
-		address_write(&endpoint->source, &row->source);
-	if (endpoint->destination.family != AF_UNSPEC)
-		address_write(&endpoint->destination, &row->destination);
-}
-
 /* Nothing changes: agent_unlock() has nothing to send. */
 unsigned endpoint_list(uint64_t from, struct endpoint_row *rows, unsigned max)
 {
@@ -42,11 +30,20 @@ unsigned endpoint_list(uint64_t from, struct endpoint_row *rows, unsigned max)
 	if (agent.protocol)
 		list_for_each(node, &agent.endpoints) {
 			const struct endpoint *endpoint = list_entry(node, struct endpoint, node);
+			struct endpoint_row *row = &rows[count];
 
 			if (endpoint->number < from)
 				continue;
-			endpoint_describe(endpoint, &rows[count++]);
-			if (count == max)
+			*row = (struct endpoint_row){ .number = endpoint->number, .qp_num = endpoint->qp_num,
+						      .state = state_name(endpoint->state),
+						      .space = space_name(endpoint->space) };
+			if (endpoint->port)
+				snprintf(row->device, sizeof(row->device), "%s", endpoint->port->gid.device);
+			if (endpoint->source.family != AF_UNSPEC)
+				address_write(&endpoint->source, &row->source);
+			if (endpoint->destination.family != AF_UNSPEC)
+				address_write(&endpoint->destination, &row->destination);
+			if (++count == max)
 				break;
 		}
 	lock_release(&agent.lock);

@@ -19,12 +19,6 @@
 
 #define HOP_LIMIT	64
 
-static bool same_group(const struct membership *group, const struct endpoint_address *address)
-{
-	return group->address.family == address->family &&
-	       !memcmp(group->address.bytes, address->bytes, 16);
-}
-
 /* The event of a group that was joined; status: of one that was not. */
 static int post_joined(struct endpoint *endpoint, const struct membership *group, int err)
 	REQUIRES(agent.lock)
@@ -242,7 +236,8 @@ int endpoint_leave(struct endpoint *endpoint, const struct sockaddr *sockaddr, u
 		return ENODEV;
 	agent_lock();
 	for (link = &endpoint->groups; *link; link = &(*link)->next)
-		if (same_group(*link, &address))
+		if ((*link)->address.family == address.family &&
+		    !memcmp((*link)->address.bytes, address.bytes, 16))
 			break;
 	group = *link;
 	if (group) {

@@ -88,12 +88,6 @@ static void set_port_number(struct endpoint *endpoint, uint16_t port)
 
 /* ---- in this process ---- */
 
-static bool ports_same_address(const struct endpoint *a, const struct endpoint *b)
-{
-	return !memcmp(a->source.bytes, b->source.bytes, 16) &&
-	       a->source.scope == b->source.scope;
-}
-
 static bool ports_conflict(const struct endpoint *new, const struct endpoint *old, bool listening)
 {
 	bool old_any = address_is_any(&old->source), new_any = address_is_any(&new->source);
@@ -104,7 +98,8 @@ static bool ports_conflict(const struct endpoint *new, const struct endpoint *ol
 		return false;
 	if (new->afonly && old->afonly && new->source.family != old->source.family)
 		return false;
-	return old_any || new_any || ports_same_address(new, old);
+	return old_any || new_any ||
+	       (!memcmp(new->source.bytes, old->source.bytes, 16) && new->source.scope == old->source.scope);
 }
 
 static bool is_taken(const struct endpoint *endpoint, bool listening) REQUIRES(agent.lock)

@@ -63,13 +63,17 @@ void provider_describe_way(const struct endpoint *endpoint, struct mad_address *
 	memcpy(way->remote, endpoint->path.remote, 16);
 }
 
-static void describe_request(const struct endpoint *endpoint,
-			     const struct rdma_conn_param *parameters, struct cm_connect *request)
-	REQUIRES(agent.lock)
+static int cm_provider_connect(struct endpoint *endpoint, const struct rdma_conn_param *parameters,
+			       const struct endpoint_ece *ece) REQUIRES(agent.lock)
 {
+	uint8_t data[sizeof(((struct cm_req *)0)->private_data)];
 	const struct endpoint_path *path = &endpoint->path;
+	size_t header = ip_cm_bytes(endpoint);
+	struct cm_connect request;
 
-	*request = (struct cm_connect){
+	if (explain_too_long("rdma_connect", parameters->private_data_len, sizeof(data) - header))
+		return EINVAL;
+	request = (struct cm_connect){
 		.service_id = address_service_id(&endpoint->destination, endpoint->space),
 		.local_ca_guid = endpoint->port->gid.guid,
 		.local_qpn = endpoint->qp_num, .starting_psn = endpoint->starting_psn,
@@ -86,21 +90,9 @@ static void describe_request(const struct endpoint *endpoint,
 		.response_timeout = CM_RESPONSE_TIMEOUT, .max_retries = CM_MAX_RETRIES,
 		.patience = CM_PATIENCE, .local_lid = path->slid, .remote_lid = path->dlid,
 	};
-	memcpy(request->local_gid, endpoint->port->gid.gid.raw, 16);
-	memcpy(request->remote_gid, path->dgid.raw, 16);
-	provider_describe_way(endpoint, &request->address);
-}
-
-static int cm_provider_connect(struct endpoint *endpoint, const struct rdma_conn_param *parameters,
-			       const struct endpoint_ece *ece) REQUIRES(agent.lock)
-{
-	uint8_t data[sizeof(((struct cm_req *)0)->private_data)];
-	size_t header = ip_cm_bytes(endpoint);
-	struct cm_connect request;
-
-	if (explain_too_long("rdma_connect", parameters->private_data_len, sizeof(data) - header))
-		return EINVAL;
-	describe_request(endpoint, parameters, &request);
+	memcpy(request.local_gid, endpoint->port->gid.gid.raw, 16);
+	memcpy(request.remote_gid, path->dgid.raw, 16);
+	provider_describe_way(endpoint, &request.address);
 	if (ece) {
 		request.ece_vendor_id = ece->vendor_id;
 		request.ece_options = ece->options;
@@ -246,19 +238,6 @@ static void connect_reply(struct endpoint *endpoint, const struct cm_message *me
 	event_post(event);
 }
 
-static void connect_rejected(struct endpoint *endpoint, const struct cm_message *message)
-	REQUIRES(agent.lock)
-{
-	const struct cm_rej *rej = &message->rej;
-	struct queued_event *event = event_new(endpoint, RDMA_CM_EVENT_REJECTED,
-					       rej->private_data, sizeof(rej->private_data));
-
-	if (!event)
-		return;
-	event->status = rej->reason;
-	event_post(event);
-}
-
 static const struct {
 	enum cm_event_kind kind;
 	enum endpoint_input input;
@@ -269,20 +248,13 @@ static const struct {
 	{ CM_EVENT_TIMEWAIT_EXIT, INPUT_TIMEWAIT_EXIT },
 };
 
-static enum endpoint_input connect_input(const struct cm_event *event)
-{
-	unsigned i;
-
-	for (i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++)
-		if (inputs[i].kind == event->kind)
-			return inputs[i].input;
-	return INPUT_COUNT;
-}
-
 /* The event of the application for the state that was entered by @event; see state.def. */
 static void connect_report(struct endpoint *endpoint, const struct cm_event *event)
 	REQUIRES(agent.lock)
 {
+	const struct cm_rej *rej = &event->message->rej;
+	struct queued_event *rejected;
+
 	switch ((enum endpoint_state)endpoint->state) {
 	case STATE_CONNECTED:
 		event_post_status(endpoint, RDMA_CM_EVENT_ESTABLISHED, 0);
@@ -296,18 +268,25 @@ static void connect_report(struct endpoint *endpoint, const struct cm_event *eve
 		event_post_status(endpoint, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 		break;
 	default:
-		if (event->kind == CM_EVENT_REJ && !endpoint->muted)
-			connect_rejected(endpoint, event->message);
-		else if (event->kind == CM_EVENT_REJ)
-			break;
-		else
+		if (event->kind != CM_EVENT_REJ) {
 			event_post_status(endpoint, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
+			break;
+		}
+		if (endpoint->muted)
+			break;
+		rejected = event_new(endpoint, RDMA_CM_EVENT_REJECTED, rej->private_data,
+				     sizeof(rej->private_data));
+		if (!rejected)
+			break;
+		rejected->status = rej->reason;
+		event_post(rejected);
 	}
 }
 
 void connection_event(void *host, const struct cm_event *event)
 {
 	struct endpoint *endpoint = event->owner;
+	enum endpoint_input input = INPUT_COUNT;
 
 	if (event->kind == CM_EVENT_REQ) {
 		connection_request(event);
@@ -323,7 +302,10 @@ void connection_event(void *host, const struct cm_event *event)
 		datagram_reply(endpoint, event);
 		return;
 	}
-	if (!endpoint_take(endpoint, connect_input(event)))
+	for (unsigned i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++)
+		if (inputs[i].kind == event->kind)
+			input = inputs[i].input;
+	if (!endpoint_take(endpoint, input))
 		return;
 	if (event->kind == CM_EVENT_REP)
 		connect_reply(endpoint, event->message);

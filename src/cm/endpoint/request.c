@@ -72,28 +72,6 @@ struct endpoint *request_endpoint(const struct cm_event *event, uint8_t qp_type)
 	return endpoint;
 }
 
-static void request_take(struct endpoint *endpoint, const struct cm_req *req)
-{
-	struct endpoint_path *path = &endpoint->path;
-
-	memcpy(path->dgid.raw, req->local_gid, 16);
-	path->flow_label = req->flow_label;
-	path->pkey = req->pkey;
-	path->mtu = req->path_mtu;
-	path->rate = req->packet_rate;
-	path->hop_limit = req->hop_limit;
-	path->traffic_class = endpoint->tos_set ? endpoint->tos : req->traffic_class;
-	path->service_level = req->service_level;
-	path->lifetime = req->local_ack_timeout ? req->local_ack_timeout - 1 : 0;
-	endpoint->terms = (struct endpoint_terms){
-		.remote_qpn = req->local_qpn, .remote_psn = req->starting_psn,
-		.responder_resources = req->initiator_depth,
-		.initiator_depth = req->responder_resources,
-		.retry_count = req->retry_count, .rnr_retry_count = req->rnr_retry_count,
-		.ack_timeout = req->local_ack_timeout,
-	};
-}
-
 /* The type of QP that answers a peer of this transport; false: a listener of another type. */
 static bool answering_type(const struct endpoint *listener, enum cm_transport transport,
 			   uint8_t *qp_type)
@@ -147,6 +125,7 @@ void connection_request(const struct cm_event *event)
 {
 	struct endpoint *listener = event->owner, *endpoint;
 	const struct cm_req *req = &event->message->req;
+	struct endpoint_path *path;
 	uint8_t qp_type = IBV_QPT_RC;
 	bool fits = answering_type(listener, cm_req_transport(req), &qp_type);
 
@@ -161,7 +140,23 @@ void connection_request(const struct cm_event *event)
 	if (!endpoint)
 		return;
 	endpoint_take(endpoint, INPUT_REQ);
-	request_take(endpoint, req);
+	path = &endpoint->path;
+	memcpy(path->dgid.raw, req->local_gid, 16);
+	path->flow_label = req->flow_label;
+	path->pkey = req->pkey;
+	path->mtu = req->path_mtu;
+	path->rate = req->packet_rate;
+	path->hop_limit = req->hop_limit;
+	path->traffic_class = endpoint->tos_set ? endpoint->tos : req->traffic_class;
+	path->service_level = req->service_level;
+	path->lifetime = req->local_ack_timeout ? req->local_ack_timeout - 1 : 0;
+	endpoint->terms = (struct endpoint_terms){
+		.remote_qpn = req->local_qpn, .remote_psn = req->starting_psn,
+		.responder_resources = req->initiator_depth,
+		.initiator_depth = req->responder_resources,
+		.retry_count = req->retry_count, .rnr_retry_count = req->rnr_retry_count,
+		.ack_timeout = req->local_ack_timeout,
+	};
 	if (endpoint->came_by)
 		ib_request_take(endpoint, event->from, req);
 	request_queue(listener, endpoint, event->message);

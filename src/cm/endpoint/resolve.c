@@ -18,17 +18,6 @@
 #define ROUTE_FRESH_NS	1000000000u
 #define NS_PER_MS	1000000u
 
-/* "Any" as a destination is this host itself, as Linux has it. */
-static void any_to_loopback(struct endpoint_address *address)
-{
-	static const uint8_t v4[4] = { 127, 0, 0, 1 };
-
-	if (address->family == AF_INET)
-		memcpy(address->bytes + 12, v4, sizeof(v4));
-	else
-		address->bytes[15] = 1;
-}
-
 struct resolution {
 	struct endpoint_address source, destination;
 	struct net_gid port;
@@ -131,13 +120,6 @@ static struct recent {
 	struct resolution way;
 } recent[RECENT_COUNT];			/* under agent.lock */
 
-static struct recent *recent_of(const struct resolution *asked) REQUIRES(agent.lock)
-{
-	const uint8_t *to = asked->destination.bytes, *from = asked->source.bytes;
-
-	return &recent[(to[15] ^ to[14] ^ to[7] ^ from[15]) % RECENT_COUNT];
-}
-
 static bool is_answer(const struct recent *entry, const struct resolution *asked, uint64_t now_ns)
 {
 	return entry->found_ns && now_ns - entry->found_ns < RECENT_NS &&
@@ -152,12 +134,13 @@ static bool is_answer(const struct recent *entry, const struct resolution *asked
 static int resolve_soon(struct resolution *way)
 {
 	struct resolution asked = *way;
+	const uint8_t *to = asked.destination.bytes, *from = asked.source.bytes;
 	uint64_t now_ns = clock_now_ns();
 	struct recent *entry;
 	int err;
 
 	agent_lock();
-	entry = recent_of(&asked);
+	entry = &recent[(to[15] ^ to[14] ^ to[7] ^ from[15]) % RECENT_COUNT];
 	if (is_answer(entry, &asked, now_ns)) {
 		memcpy(way->source.bytes, entry->way.source.bytes, 16);
 		way->source.scope = entry->way.source.scope;
@@ -205,22 +188,6 @@ bool address_is_here(const uint8_t address[16], uint32_t scope)
 	return here;
 }
 
-/* What the way says goes into the endpoint. 0 or ENOMEM. */
-static int take_way(struct endpoint *endpoint, const struct resolution *way) REQUIRES(agent.lock)
-{
-	struct bound_port *port = bound_port_get(&way->port, 0, way->port.gid.raw, clock_now_ns());
-
-	if (!port)
-		return ENOMEM;
-	endpoint_set_port(endpoint, port);
-	endpoint->source = way->source;
-	endpoint->destination = way->destination;
-	memcpy(endpoint->path.dgid.raw, way->dgid, 16);
-	memcpy(endpoint->path.remote, way->remote, 16);
-	endpoint->peer_local = way->local;
-	return 0;
-}
-
 /* ---- next hops that have not answered yet ---- */
 
 #define LOOK_FIRST_NS	1000000u	/* an answer takes less than a millisecond in most networks */
@@ -236,8 +203,20 @@ struct search {
 /* How a resolution ended is told by its event. */
 static void resolve_end(struct endpoint *endpoint, const struct resolution *way, int err) REQUIRES(agent.lock)
 {
-	if (!err)
-		err = take_way(endpoint, way);
+	struct bound_port *port = NULL;
+
+	if (!err) {
+		port = bound_port_get(&way->port, 0, way->port.gid.raw, clock_now_ns());
+		err = port ? 0 : ENOMEM;
+	}
+	if (port) {
+		endpoint_set_port(endpoint, port);
+		endpoint->source = way->source;
+		endpoint->destination = way->destination;
+		memcpy(endpoint->path.dgid.raw, way->dgid, 16);
+		memcpy(endpoint->path.remote, way->remote, 16);
+		endpoint->peer_local = way->local;
+	}
 	endpoint_take(endpoint, err ? INPUT_UNRESOLVED : INPUT_RESOLVED);
 	event_post_status(endpoint, err ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED, -err);
 }
@@ -301,12 +280,6 @@ static struct search *search_next(uint64_t now_ns) REQUIRES(agent.lock)
 	return NULL;
 }
 
-static bool same_hop(const struct resolution *a, const struct resolution *b)
-{
-	return !memcmp(a->port.address, b->port.address, 16) && !memcmp(a->remote, b->remote, 16) &&
-	       a->destination.scope == b->destination.scope;
-}
-
 /*
  * All that wait for one destination are told what was found of it. True: some no longer wait, as nobody answers;
  * *silent: the destination of one of them, to be explained without the lock.
@@ -323,7 +296,10 @@ static bool search_conclude(const struct resolution *way, bool answers, uint64_t
 		int err = answers ? 0 : ETIMEDOUT;
 
 		following = node->next;
-		if (!same_hop(&search->way, way) || (!answers && now_ns < search->end_ns))
+		if (memcmp(search->way.port.address, way->port.address, 16) ||
+		    memcmp(search->way.remote, way->remote, 16) ||
+		    search->way.destination.scope != way->destination.scope ||
+		    (!answers && now_ns < search->end_ns))
 			continue;
 		if (err) {
 			*silent = search->way.destination;
@@ -394,6 +370,7 @@ static int bind_source(struct endpoint *endpoint, const struct sockaddr *source,
 int endpoint_resolve_address(struct endpoint *endpoint, const struct sockaddr *source,
 			     const struct sockaddr *destination, int timeout_ms)
 {
+	static const uint8_t loopback[4] = { 127, 0, 0, 1 };
 	struct resolution way = { .local = false };
 	int err = address_read(destination, &way.destination);
 
@@ -406,8 +383,11 @@ int endpoint_resolve_address(struct endpoint *endpoint, const struct sockaddr *s
 		explain_address("rdma_resolve_addr", &way.destination, err);
 		return endpoint_exit(endpoint, ENDPOINT_CALL_ADDRESS, err);
 	}
-	if (address_is_any(&way.destination))
-		any_to_loopback(&way.destination);
+	/* "Any" as a destination is this host itself, as Linux has it. */
+	if (address_is_any(&way.destination) && way.destination.family == AF_INET)
+		memcpy(way.destination.bytes + 12, loopback, sizeof(loopback));
+	else if (address_is_any(&way.destination))
+		way.destination.bytes[15] = 1;
 	way.source = endpoint->source;
 	err = resolve_soon(&way);
 	explain_address("rdma_resolve_addr", &way.destination, err);

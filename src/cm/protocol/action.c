@@ -4,6 +4,7 @@
  * nothing was sent and nothing changes. For messages the value does not matter: a counter was
  * incremented.
  */
+#include <endian.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -139,25 +140,24 @@ int cm_do_refuse_path(struct cm_connection *connection, struct cm_details *detai
 
 /* ---- calls ---- */
 
-static uint64_t host_guid(uint64_t network_order)
+int cm_do_send_rep(struct cm_connection *connection, struct cm_details *details)
 {
-	uint8_t bytes[8];
+	const struct cm_accept *accept = details->accept;
+	struct cm_message message;
+	struct cm_rep *rep = &message.rep;
+	int err;
 
-	memcpy(bytes, &network_order, sizeof(bytes));
-	return get_be64(bytes);
-}
-
-static void put_rep(const struct cm_accept *accept, bool xrc, struct cm_rep *rep)
-{
+	cm_begin(connection, CM_MESSAGE_REP, &message);
+	message.attribute_modifier = accept->ece_options;
 	rep->local_qkey = accept->local_qkey;
 	rep->starting_psn = accept->starting_psn;
 	rep->responder_resources = accept->responder_resources;
 	rep->target_ack_delay = accept->target_ack_delay;
 	rep->failover_accepted = accept->failover_accepted;
 	rep->rnr_retry_count = accept->rnr_retry_count;
-	rep->local_ca_guid = host_guid(accept->local_ca_guid);
+	rep->local_ca_guid = be64toh(accept->local_ca_guid);
 	cm_rep_set_vendor_id(rep, accept->ece_vendor_id);
-	if (xrc) {	/* an XRC target only responds, and receives by SRQs */
+	if (connection->transport == CM_TRANSPORT_XRC) {	/* it only responds, and receives by SRQs */
 		rep->local_eecn = accept->local_qpn;
 		rep->srq = 1;
 	} else {
@@ -166,24 +166,13 @@ static void put_rep(const struct cm_accept *accept, bool xrc, struct cm_rep *rep
 		rep->flow_control = accept->flow_control;
 		rep->srq = accept->srq;
 	}
-}
-
-int cm_do_send_rep(struct cm_connection *connection, struct cm_details *details)
-{
-	const struct cm_accept *accept = details->accept;
-	struct cm_message message;
-	int err;
-
-	cm_begin(connection, CM_MESSAGE_REP, &message);
-	message.attribute_modifier = accept->ece_options;
-	put_rep(accept, connection->transport == CM_TRANSPORT_XRC, &message.rep);
 	err = cm_put_private_data(&message, accept->private_data, accept->private_data_bytes);
 	if (!err)
 		err = cm_keep(connection, &message);
 	if (err)
 		return err;
 	connection->local_qpn = accept->local_qpn & 0xffffff;
-	connection->local_ca_guid = host_guid(accept->local_ca_guid);
+	connection->local_ca_guid = rep->local_ca_guid;
 	cm_index_qpn(connection);
 	cm_send(connection, &message);
 	return 0;

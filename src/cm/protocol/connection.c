@@ -232,11 +232,6 @@ void cm_forget(struct cm_connection *connection)
 	cm_connection_free(connection);
 }
 
-static bool connection_is_alive(enum cm_state state)
-{
-	return state != CM_STATE_TIMEWAIT && state != CM_STATE_ANSWERED && state != CM_STATE_OVER;
-}
-
 /* A marker goes through the list, so that any connection may go while one is visited. */
 void cm_for_each(struct cm_protocol *protocol,
 		 void (*visit)(void *context, struct cm_connection *connection), void *context)
@@ -251,7 +246,8 @@ void cm_for_each(struct cm_protocol *protocol,
 		marker.node.next = next->next;
 		next->next->prev = &marker.node;
 		next->next = &marker.node;
-		if (connection->protocol && connection_is_alive((enum cm_state)connection->state))
+		if (connection->protocol && connection->state != CM_STATE_TIMEWAIT &&
+		    connection->state != CM_STATE_ANSWERED && connection->state != CM_STATE_OVER)
 			visit(context, connection);
 		next = marker.node.next;
 		list_remove(&marker.node);
@@ -283,11 +279,23 @@ const struct mad_address *cm_address(const struct cm_connection *connection)
 
 /* ---- calls that make connections ---- */
 
-static void put_path(const struct cm_connect *connect, struct cm_req *req)
+static void put_req(const struct cm_connection *connection, const struct cm_connect *connect,
+		    struct cm_req *req)
 {
 	/* One hop: a subnet of its own; else LIDs mean nothing ("permissive"), as Linux says. */
 	bool subnet_local = connect->hop_limit <= 1;
 
+	req->vendor_id = connect->ece_vendor_id;
+	req->service_id = connect->service_id;
+	req->local_ca_guid = connection->local_ca_guid;
+	req->local_qkey = connect->local_qkey;
+	req->local_qpn = connect->local_qpn;
+	req->initiator_depth = connect->initiator_depth;
+	req->remote_response_timeout = req->local_response_timeout = connect->response_timeout;
+	cm_req_set_transport(req, connect->transport);
+	req->flow_control = connect->flow_control;
+	req->starting_psn = connect->starting_psn;
+	req->max_retries = connect->max_retries;
 	req->pkey = connect->pkey;
 	req->path_mtu = connect->path_mtu;
 	req->local_lid = subnet_local ? connect->local_lid : 0xffff;
@@ -301,36 +309,12 @@ static void put_path(const struct cm_connect *connect, struct cm_req *req)
 	req->service_level = connect->service_level;
 	req->subnet_local = subnet_local;
 	req->local_ack_timeout = connect->local_ack_timeout;
-}
-
-static void put_req(const struct cm_connection *connection, const struct cm_connect *connect,
-		    struct cm_req *req)
-{
-	req->vendor_id = connect->ece_vendor_id;
-	req->service_id = connect->service_id;
-	req->local_ca_guid = connection->local_ca_guid;
-	req->local_qkey = connect->local_qkey;
-	req->local_qpn = connect->local_qpn;
-	req->initiator_depth = connect->initiator_depth;
-	req->remote_response_timeout = req->local_response_timeout = connect->response_timeout;
-	cm_req_set_transport(req, connect->transport);
-	req->flow_control = connect->flow_control;
-	req->starting_psn = connect->starting_psn;
-	req->max_retries = connect->max_retries;
-	put_path(connect, req);
 	if (connect->transport != CM_TRANSPORT_XRC) {	/* an XRC initiator does not respond */
 		req->responder_resources = connect->responder_resources;
 		req->retry_count = connect->retry_count;
 		req->rnr_retry_count = connect->rnr_retry_count;
 		req->srq = connect->srq;
 	}
-}
-
-static bool connect_is_valid(const struct cm_connect *connect)
-{
-	return connect->transport < CM_TRANSPORT_NONE && connect->response_timeout <= 31 &&
-	       connect->max_retries <= 15 && connect->local_qpn <= 0xffffff &&
-	       connect->local_ack_timeout <= 31;
 }
 
 static struct cm_connection *active_connection(struct cm_protocol *protocol,
@@ -368,7 +352,8 @@ int cm_connect(struct cm_protocol *protocol, const struct cm_connect *connect, v
 	uint8_t guid[8];
 	int err;
 
-	if (!connect_is_valid(connect))
+	if (connect->transport >= CM_TRANSPORT_NONE || connect->response_timeout > 31 ||
+	    connect->max_retries > 15 || connect->local_qpn > 0xffffff || connect->local_ack_timeout > 31)
 		return EINVAL;
 	connection = active_connection(protocol, &connect->address, owner);
 	if (!connection)

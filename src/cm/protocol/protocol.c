@@ -12,15 +12,6 @@
 
 #include "cm/protocol/internal.h"
 
-static int init_tables(struct cm_protocol *protocol)
-{
-	if (id_table_init(&protocol->by_id) || id_table_init(&protocol->by_remote) ||
-	    id_table_init(&protocol->by_remote_qpn) || id_table_init(&protocol->by_qpn) ||
-	    id_table_init(&protocol->by_service))
-		return ENOMEM;
-	return 0;
-}
-
 struct cm_protocol *cm_protocol_new(const struct cm_ops *ops, void *host, uint32_t comm_id_base,
 				    unsigned comm_id_bits)
 {
@@ -39,7 +30,9 @@ struct cm_protocol *cm_protocol_new(const struct cm_ops *ops, void *host, uint32
 	protocol->seed = (uint64_t)ops->random(host) << 32 | ops->random(host);
 	protocol->next_id = ops->random(host);
 	protocol->transaction_high = ops->random(host);
-	if (init_tables(protocol)) {
+	if (id_table_init(&protocol->by_id) || id_table_init(&protocol->by_remote) ||
+	    id_table_init(&protocol->by_remote_qpn) || id_table_init(&protocol->by_qpn) ||
+	    id_table_init(&protocol->by_service)) {
 		cm_protocol_free(protocol);
 		return NULL;
 	}
@@ -65,19 +58,14 @@ void cm_protocol_free(struct cm_protocol *protocol)
 
 /* ---- messages ---- */
 
-static enum cm_input protocol_input_of(enum cm_message_kind kind)
-{
-	static const uint8_t inputs[CM_MESSAGE_KINDS] = {
+static const uint8_t inputs[CM_MESSAGE_KINDS] = {
 #define CM_MESSAGE(kind, member, attribute) [CM_MESSAGE_##kind] = CM_INPUT_##kind,
 #define CM_FIELD(member, field, type, byte, bit, width)
 #define CM_BYTES(member, field, byte, count)
 #define CM_PRIVATE(member, byte, count)
 #define CM_END(member)
 #include "wire/cm_message.def"
-	};
-
-	return (enum cm_input)inputs[kind];
-}
+};
 
 /* The connection that @message means; NULL: none. */
 static struct cm_connection *find_receiver(struct cm_protocol *protocol,
@@ -98,40 +86,26 @@ static struct cm_connection *find_receiver(struct cm_protocol *protocol,
 	return connection;
 }
 
-static void answer_unknown(struct cm_protocol *protocol, struct cm_details *details)
-{
-	cm_drop(protocol, details, DROP_CM_UNKNOWN_ID);
-	if (details->message->kind == CM_MESSAGE_REP)
-		cm_reply_reject(protocol, details, CM_ABOUT_REP, CM_REJECT_INVALID_COMM_ID, NULL, 0);
-	else if (details->message->kind == CM_MESSAGE_DREQ)
-		cm_reply_drep(protocol, details);
-	else if (details->message->kind == CM_MESSAGE_LAP)
-		cm_reply_apr(protocol, details, CM_APR_INVALID_COMM_INSTANCE);
-}
-
 static void protocol_deliver(struct cm_protocol *protocol, struct cm_details *details)
 {
 	const struct cm_message *message = details->message;
 	struct cm_connection *connection = find_receiver(protocol, message, details->from);
 
 	if (!connection) {
-		answer_unknown(protocol, details);
+		cm_drop(protocol, details, DROP_CM_UNKNOWN_ID);
+		if (message->kind == CM_MESSAGE_REP)
+			cm_reply_reject(protocol, details, CM_ABOUT_REP, CM_REJECT_INVALID_COMM_ID, NULL, 0);
+		else if (message->kind == CM_MESSAGE_DREQ)
+			cm_reply_drep(protocol, details);
+		else if (message->kind == CM_MESSAGE_LAP)
+			cm_reply_apr(protocol, details, CM_APR_INVALID_COMM_INSTANCE);
 	} else if (memcmp(connection->address.remote, details->from->remote, 16)) {
 		cm_drop(protocol, details, DROP_CM_WRONG_ADDRESS);
 	} else {
 		/* A message with our ID shows that the peer got one of ours; a REJ may come without it. */
 		connection->heard |= cm_message_receiver_id(message) != 0;
-		cm_step(connection, protocol_input_of(message->kind), details);
+		cm_step(connection, (enum cm_input)inputs[message->kind], details);
 	}
-}
-
-/* Lengths come from the sender: none may exceed its field. */
-static void bound_lengths(struct cm_message *message)
-{
-	if (message->kind == CM_MESSAGE_REJ && message->rej.info_bytes > CM_INFO_BYTES)
-		message->rej.info_bytes = CM_INFO_BYTES;
-	if (message->kind == CM_MESSAGE_SIDR_REP && message->sidr_rep.info_bytes > CM_INFO_BYTES)
-		message->sidr_rep.info_bytes = CM_INFO_BYTES;
 }
 
 enum drop cm_receive(struct cm_protocol *protocol, const struct mad_address *from,
@@ -145,7 +119,11 @@ enum drop cm_receive(struct cm_protocol *protocol, const struct mad_address *fro
 		return details.drop;
 	}
 	cm_count(protocol, COUNTER_CM_RX);
-	bound_lengths(&message);
+	/* Lengths come from the sender: none may exceed its field. */
+	if (message.kind == CM_MESSAGE_REJ && message.rej.info_bytes > CM_INFO_BYTES)
+		message.rej.info_bytes = CM_INFO_BYTES;
+	if (message.kind == CM_MESSAGE_SIDR_REP && message.sidr_rep.info_bytes > CM_INFO_BYTES)
+		message.sidr_rep.info_bytes = CM_INFO_BYTES;
 	if (message.kind == CM_MESSAGE_REQ)
 		cm_take_request(protocol, &details);
 	else if (message.kind == CM_MESSAGE_SIDR_REQ)

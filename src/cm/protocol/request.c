@@ -15,23 +15,13 @@ static bool is_repeated(const struct cm_connection *connection, const struct cm_
 	       connection->remote_psn == message->req.starting_psn;
 }
 
-/* The peer has forgotten @connection. The new request is refused; if repeated, it is taken. */
-static void refuse_stale(struct cm_connection *connection, struct cm_details *details)
-{
-	struct cm_details stale = { .now_ns = details->now_ns };
-
-	cm_count(connection->protocol, COUNTER_CM_STALE);
-	cm_reply_reject(connection->protocol, details, CM_ABOUT_REQ, CM_REJECT_STALE_CONNECTION,
-			NULL, 0);
-	cm_step(connection, CM_INPUT_STALE, &stale);
-}
-
 /* True: the request is dealt with. */
 static bool request_is_known(struct cm_protocol *protocol, struct cm_details *details)
 {
 	const struct cm_req *req = &details->message->req;
 	struct cm_connection *connection =
 		cm_find_remote(protocol, details->from, req->local_comm_id, false);
+	struct cm_details stale = { .now_ns = details->now_ns };
 
 	if (connection && is_repeated(connection, details->message)) {
 		cm_step(connection, CM_INPUT_REQ, details);
@@ -47,24 +37,11 @@ static bool request_is_known(struct cm_protocol *protocol, struct cm_details *de
 		connection = cm_find_remote_qpn(protocol, details->from, req->local_qpn, NULL);
 	if (!connection)
 		return false;
-	refuse_stale(connection, details);
+	/* The peer has forgotten @connection. The new request is refused; if repeated, it is taken. */
+	cm_count(protocol, COUNTER_CM_STALE);
+	cm_reply_reject(protocol, details, CM_ABOUT_REQ, CM_REJECT_STALE_CONNECTION, NULL, 0);
+	cm_step(connection, CM_INPUT_STALE, &stale);
 	return true;
-}
-
-/* 0: nothing is wrong with it; else the reason, with what would be right. */
-static uint16_t what_is_wrong(const struct cm_req *req, uint8_t info[1], uint8_t *info_bytes)
-{
-	enum cm_transport transport = cm_req_transport(req);
-
-	*info_bytes = 0;
-	if (transport == CM_TRANSPORT_NONE || transport == CM_TRANSPORT_RD)
-		return CM_REJECT_INVALID_TRANSPORT;
-	if (req->path_mtu < 1 || req->path_mtu > 5) {	/* 256 .. 4096 */
-		info[0] = 5;
-		*info_bytes = 1;
-		return CM_REJECT_INVALID_MTU;
-	}
-	return 0;
 }
 
 /* The listener of a request. NULL: refused or dropped. */
@@ -94,32 +71,6 @@ static uint8_t request_clamp(uint8_t value, uint8_t low, uint8_t high)
 	return value < low ? low : value > high ? high : value;
 }
 
-static void read_req(struct cm_connection *connection, const struct cm_message *message)
-{
-	const struct cm_req *req = &message->req;
-
-	connection->service_id = req->service_id;
-	connection->remote_id = req->local_comm_id;
-	connection->remote_qpn = req->local_qpn;
-	connection->remote_psn = req->starting_psn;
-	connection->transport = (uint8_t)cm_req_transport(req);
-	connection->response_timeout =
-		request_clamp(req->local_response_timeout, CM_RESPONSE_MIN, CM_RESPONSE_MAX);
-	connection->max_retries = req->max_retries;
-	connection->linger =
-		request_clamp(req->remote_response_timeout, CM_RESPONSE_MIN, CM_RESPONSE_MAX);
-	connection->timewait =
-		request_clamp(req->local_ack_timeout, CM_TIMEWAIT_MIN, CM_TIMEWAIT_MAX);
-}
-
-static void read_sidr_req(struct cm_connection *connection, const struct cm_message *message)
-{
-	connection->service_id = message->sidr_req.service_id;
-	connection->remote_id = message->sidr_req.request_id;
-	connection->datagram = true;
-	connection->linger = CM_TIMEWAIT_MAX;
-}
-
 /* Offers the request to the listener's owner. Ignored requests are forgotten, so that the peer
  * repeats them. */
 static void request_announce(struct cm_connection *connection, struct cm_listener *listener,
@@ -143,6 +94,7 @@ static void request_announce(struct cm_connection *connection, struct cm_listene
 static void request_begin(struct cm_protocol *protocol, struct cm_listener *listener,
 			  struct cm_details *details)
 {
+	const struct cm_req *req = &details->message->req;
 	bool is_req = details->message->kind == CM_MESSAGE_REQ;
 	struct mad_address address = *details->from;
 	struct cm_connection *connection;
@@ -153,10 +105,25 @@ static void request_begin(struct cm_protocol *protocol, struct cm_listener *list
 		cm_count(protocol, COUNTER_CM_NO_MEMORY);
 		return;
 	}
-	if (is_req)
-		read_req(connection, details->message);
-	else
-		read_sidr_req(connection, details->message);
+	if (is_req) {
+		connection->service_id = req->service_id;
+		connection->remote_id = req->local_comm_id;
+		connection->remote_qpn = req->local_qpn;
+		connection->remote_psn = req->starting_psn;
+		connection->transport = (uint8_t)cm_req_transport(req);
+		connection->response_timeout =
+			request_clamp(req->local_response_timeout, CM_RESPONSE_MIN, CM_RESPONSE_MAX);
+		connection->max_retries = req->max_retries;
+		connection->linger =
+			request_clamp(req->remote_response_timeout, CM_RESPONSE_MIN, CM_RESPONSE_MAX);
+		connection->timewait =
+			request_clamp(req->local_ack_timeout, CM_TIMEWAIT_MIN, CM_TIMEWAIT_MAX);
+	} else {
+		connection->service_id = details->message->sidr_req.service_id;
+		connection->remote_id = details->message->sidr_req.request_id;
+		connection->datagram = true;
+		connection->linger = CM_TIMEWAIT_MAX;
+	}
 	connection->transaction_id = details->message->transaction_id;
 	connection->peer_known = true;
 	cm_index_remote(connection);
@@ -169,16 +136,24 @@ static void request_begin(struct cm_protocol *protocol, struct cm_listener *list
 
 void cm_take_request(struct cm_protocol *protocol, struct cm_details *details)
 {
+	const struct cm_req *req = &details->message->req;
+	enum cm_transport transport = cm_req_transport(req);
+	const uint8_t largest_mtu[] = { 5 };	/* 4096: what would be right */
+	uint16_t reason = 0;
+	uint8_t info_bytes = 0;
 	struct cm_listener *listener;
-	uint8_t info[1], info_bytes;
-	uint16_t reason;
 
 	if (request_is_known(protocol, details))
 		return;
-	reason = what_is_wrong(&details->message->req, info, &info_bytes);
+	if (transport == CM_TRANSPORT_NONE || transport == CM_TRANSPORT_RD) {
+		reason = CM_REJECT_INVALID_TRANSPORT;
+	} else if (req->path_mtu < 1 || req->path_mtu > largest_mtu[0]) {
+		reason = CM_REJECT_INVALID_MTU;
+		info_bytes = sizeof(largest_mtu);
+	}
 	if (reason) {
 		cm_drop(protocol, details, DROP_CM_MALFORMED);
-		cm_reply_reject(protocol, details, CM_ABOUT_REQ, reason, info, info_bytes);
+		cm_reply_reject(protocol, details, CM_ABOUT_REQ, reason, largest_mtu, info_bytes);
 		return;
 	}
 	listener = find_taker(protocol, details);

@@ -120,13 +120,6 @@ static void query_end(struct sa_query *query, const struct sa_answer *answer)
 	done(owner, answer);
 }
 
-/* What answers a method (15.2.2): Set is answered as a Get is. */
-static uint8_t method_of_answer(uint8_t method)
-{
-	return method == MAD_METHOD_DELETE ? MAD_METHOD_DELETE | MAD_METHOD_RESPONSE :
-					     MAD_METHOD_GET_RESPONSE;
-}
-
 int sa_ask(struct sa *sa, const struct sa_question *question,
 	   void (*done)(void *owner, const struct sa_answer *answer), void *owner, uint64_t now_ns,
 	   struct sa_query **asked)
@@ -152,7 +145,9 @@ int sa_ask(struct sa *sa, const struct sa_question *question,
 	header.transaction_id = sa->last_tid;
 	query->asked = (struct sa_asked){ .tid = sa->last_tid, .port = question->port,
 					  .attribute = header.attribute_id,
-					  .method = method_of_answer(question->method) };
+					  .method = MAD_METHOD_GET_RESPONSE };	/* of Set, too (15.2.2) */
+	if (question->method == MAD_METHOD_DELETE)
+		query->asked.method = MAD_METHOD_DELETE | MAD_METHOD_RESPONSE;
 	query->done = done;
 	query->owner = owner;
 	query->wait_ns = FIRST_WAIT_NS;

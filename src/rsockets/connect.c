@@ -49,14 +49,6 @@ void rs_end_locked(struct rsocket *rs, int err)
 
 /* ---- connecting ---- */
 
-static int rs_connect_set_route(struct rsocket *rs)
-{
-	if (rs->route)
-		return rdma_set_option(rs->id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, rs->route,
-				       rs->route_bytes) ? errno : 0;
-	return rdma_resolve_route(rs->id, RESOLVE_MS) ? errno : 0;
-}
-
 static int rs_connect_send_request(struct rsocket *rs) REQUIRES(rs->lock)
 {
 	uint8_t bytes[RS_HELLO_BYTES];
@@ -108,24 +100,6 @@ static int rs_connect_receive(struct rsocket *rs, const struct rdma_conn_param *
 			"rsocket %d: the peer is not an rsocket of Verbatim: run it on Verbatim, "
 			"too; rsockets of rdma-core speak another protocol", rs->fd);
 	return err;
-}
-
-static void rs_connect_established(struct rsocket *rs, const struct rdma_conn_param *param)
-	REQUIRES(rs->lock)
-{
-	struct rs_hello hello;
-
-	if (rs->state == RS_ACCEPTING) {
-		rs->state = RS_CONNECTED;
-	} else if (rs->state == RS_CONNECTING) {
-		if (rs_connect_receive(rs, param, &hello)) {
-			rdma_disconnect(rs->id);
-			rs_end_locked(rs, ECONNREFUSED);
-			return;
-		}
-		rs_stream_start_locked(rs, &hello);
-		rs->state = RS_CONNECTED;
-	}
 }
 
 static int failure_of(const struct rdma_cm_event *event)
@@ -214,17 +188,31 @@ static void listener_event(struct rsocket *rs, struct rdma_cm_event *event) REQU
 
 static void stream_event(struct rsocket *rs, const struct rdma_cm_event *event) REQUIRES(rs->lock)
 {
-	int err = 0;
+	struct rs_hello hello;
+	int rc = 0, err = 0;
 
 	switch (event->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		err = rs->state == RS_RESOLVING ? rs_connect_set_route(rs) : 0;
+		if (rs->state == RS_RESOLVING && rs->route)
+			rc = rdma_set_option(rs->id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, rs->route,
+					     rs->route_bytes);
+		else if (rs->state == RS_RESOLVING)
+			rc = rdma_resolve_route(rs->id, RESOLVE_MS);
+		err = rc ? errno : 0;
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		err = rs->state == RS_RESOLVING ? rs_connect_send_request(rs) : 0;
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		rs_connect_established(rs, &event->param.conn);
+		if (rs->state == RS_ACCEPTING) {
+			rs->state = RS_CONNECTED;
+		} else if (rs->state == RS_CONNECTING && !rs_connect_receive(rs, &event->param.conn, &hello)) {
+			rs_stream_start_locked(rs, &hello);
+			rs->state = RS_CONNECTED;
+		} else if (rs->state == RS_CONNECTING) {
+			rdma_disconnect(rs->id);
+			rs_end_locked(rs, ECONNREFUSED);
+		}
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
 		/* What was acknowledged to the peer before is in the CQ: it comes first. */

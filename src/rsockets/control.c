@@ -22,9 +22,17 @@ static void owner_serve(int fd)
 	rs_put(rs);
 }
 
-/* From now on the CQ tells when something has come; what has come already is looked at. */
-static int begin_signals(struct rsocket *rs, int err) REQUIRES(rs->lock)
+static int set_owner(struct rsocket *rs, int cmd, long argument) REQUIRES(rs->lock)
 {
+	int err = rs_service_start(RS_SERVE_OWNER, owner_serve);
+
+	if (err)
+		return err;
+	if (cmd == F_SETOWN_EX && !argument)
+		return EFAULT;
+	err = cmd == F_SETOWN ? rs_owner_number_locked(rs, argument) :
+				rs_owner_set_locked(rs, *(const struct f_owner_ex *)argument);
+	/* From now on the CQ tells when something has come; what has come already is looked at. */
 	if (!err && rs->owner.watched) {
 		rs_arm_locked(rs, RS_READ);
 		rs_progress_locked(rs, false);
@@ -32,47 +40,26 @@ static int begin_signals(struct rsocket *rs, int err) REQUIRES(rs->lock)
 	return err;
 }
 
-static int set_owner(struct rsocket *rs, int cmd, long argument) REQUIRES(rs->lock)
-{
-	int err = rs_service_start(RS_SERVE_OWNER, owner_serve);
-
-	if (err)
-		return err;
-	if (cmd == F_SETOWN)
-		return begin_signals(rs, rs_owner_number_locked(rs, argument));
-	if (!argument)
-		return EFAULT;
-	return begin_signals(rs, rs_owner_set_locked(rs, *(const struct f_owner_ex *)argument));
-}
-
-static int owner_number(const struct f_owner_ex *who)
-{
-	return who->type == F_OWNER_PGRP ? -who->pid : who->type == F_OWNER_PID ? who->pid : 0;
-}
-
-static int set_flags(struct rsocket *rs, long flags) REQUIRES(rs->lock)
-{
-	if (flags & O_ASYNC && rs->type != SOCK_STREAM) {
-		explain_of(OF(RSOCKET, (unsigned)rs->fd),
-			"rsocket %d: O_ASYNC is for streams: wait for datagrams in rpoll()",
-			rs->fd);
-		return EOPNOTSUPP;
-	}
-	rs->nonblocking = flags & O_NONBLOCK;
-	rs->owner.async = flags & O_ASYNC;
-	return 0;
-}
-
 static int rs_control_command_locked(struct rsocket *rs, int cmd, long argument, int *result)
 	REQUIRES(rs->lock)
 {
+	const struct f_owner_ex *who = &rs->owner.who;
+
 	*result = 0;
 	switch (cmd) {
 	case F_GETFL:
 		*result = O_RDWR | (rs->nonblocking ? O_NONBLOCK : 0) | (rs->owner.async ? O_ASYNC : 0);
 		return 0;
 	case F_SETFL:
-		return set_flags(rs, argument);
+		if (argument & O_ASYNC && rs->type != SOCK_STREAM) {
+			explain_of(OF(RSOCKET, (unsigned)rs->fd),
+				"rsocket %d: O_ASYNC is for streams: wait for datagrams in rpoll()",
+				rs->fd);
+			return EOPNOTSUPP;
+		}
+		rs->nonblocking = argument & O_NONBLOCK;
+		rs->owner.async = argument & O_ASYNC;
+		return 0;
 	case F_GETFD:
 	case F_SETFD:
 		*result = fcntl(rs->fd, cmd, argument);
@@ -81,12 +68,12 @@ static int rs_control_command_locked(struct rsocket *rs, int cmd, long argument,
 	case F_SETOWN_EX:
 		return set_owner(rs, cmd, argument);
 	case F_GETOWN:
-		*result = owner_number(&rs->owner.who);
+		*result = who->type == F_OWNER_PGRP ? -who->pid : who->type == F_OWNER_PID ? who->pid : 0;
 		return 0;
 	case F_GETOWN_EX:
 		if (!argument)
 			return EFAULT;
-		*(struct f_owner_ex *)argument = rs->owner.who;
+		*(struct f_owner_ex *)argument = *who;
 		return 0;
 	}
 	explain_of(OF(RSOCKET, (unsigned)rs->fd),

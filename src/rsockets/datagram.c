@@ -81,26 +81,13 @@ bool rs_datagram_readable_locked(struct rsocket *rs)
 	return rs->error || next_arrival(rs, &from);
 }
 
-static ssize_t datagram_take(struct rs_link *link, struct rs_cursor *to, int flags, bool *truncated)
-{
-	size_t bytes = link->arrivals[link->taken % link->receives].bytes -
-		       RS_DATAGRAM_HEADER_BYTES;
-	size_t copied = rs_least(bytes, to->left);
-
-	rs_cursor_scatter(to, rs_link_arrival(link) + GRH_BYTES + RS_DATAGRAM_HEADER_BYTES, copied);
-	if (truncated)
-		*truncated = copied < bytes;
-	if (!(flags & MSG_PEEK))
-		rs_link_take(link);
-	return (ssize_t)(flags & MSG_TRUNC ? bytes : copied);
-}
-
 ssize_t rs_datagram_receive(struct rsocket *rs, struct rs_cursor *to, int flags,
 			    struct sockaddr_storage *from, bool *truncated)
 {
 	int64_t deadline_ns = rs_deadline_ns(rs, flags, rs->options.receive_timeout_ms);
 	struct sockaddr_storage source;
 	struct rs_link *link = NULL;
+	size_t bytes, copied;
 	ssize_t count = 0;
 	int err;
 
@@ -113,7 +100,14 @@ ssize_t rs_datagram_receive(struct rsocket *rs, struct rs_cursor *to, int flags,
 			link = next_arrival(rs, &source);
 	} while (!err && !link);
 	if (!err) {
-		count = datagram_take(link, to, flags, truncated);
+		bytes = link->arrivals[link->taken % link->receives].bytes - RS_DATAGRAM_HEADER_BYTES;
+		copied = rs_least(bytes, to->left);
+		rs_cursor_scatter(to, rs_link_arrival(link) + GRH_BYTES + RS_DATAGRAM_HEADER_BYTES, copied);
+		if (truncated)
+			*truncated = copied < bytes;
+		if (!(flags & MSG_PEEK))
+			rs_link_take(link);
+		count = (ssize_t)(flags & MSG_TRUNC ? bytes : copied);
 		if (from)
 			*from = source;
 	}

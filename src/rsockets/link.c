@@ -26,11 +26,6 @@ static char *receive_slot(struct rs_link *link, uint32_t slot)
 	return link->memory + (size_t)slot * RECEIVE_SLOT;
 }
 
-static char *send_slot(struct rs_link *link, uint32_t slot)
-{
-	return link->memory + (size_t)link->receives * RECEIVE_SLOT + (size_t)slot * DATAGRAM_BYTES;
-}
-
 /* ---- making ---- */
 
 static uint32_t slots_for(uint32_t bytes)
@@ -54,26 +49,6 @@ static int link_open_memory(struct rs_link *link, struct ibv_pd *pd)
 	return link->mr ? 0 : errno;
 }
 
-/* The QP is not the id's: other ids of this device use it, too. */
-static int start_qp(struct rs_link *link)
-{
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .pkey_index = link->pkey_index,
-				    .port_num = link->id->port_num, .qkey = RDMA_UDP_QKEY };
-	int err = ibv_modify_qp(link->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-				IBV_QP_QKEY);
-
-	if (!err) {
-		attr.qp_state = IBV_QPS_RTR;
-		err = ibv_modify_qp(link->qp, &attr, IBV_QP_STATE);
-	}
-	if (!err) {
-		attr.qp_state = IBV_QPS_RTS;
-		attr.sq_psn = 0;
-		err = ibv_modify_qp(link->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
-	}
-	return err;
-}
-
 static int link_open_queues(struct rs_link *link, int epoll_fd)
 {
 	struct ibv_context *verbs = link->id->verbs;
@@ -81,7 +56,10 @@ static int link_open_queues(struct rs_link *link, int epoll_fd)
 		.qp_type = IBV_QPT_UD,
 		.cap = { .max_send_wr = link->sends, .max_recv_wr = link->receives,
 			 .max_send_sge = 1, .max_recv_sge = 1 } };
+	struct ibv_qp_attr state = { .qp_state = IBV_QPS_INIT, .pkey_index = link->pkey_index,
+				     .port_num = link->id->port_num, .qkey = RDMA_UDP_QKEY };
 	struct epoll_event event = { .events = EPOLLIN };
+	int err;
 
 	link->channel = ibv_create_comp_channel(verbs);
 	if (!link->channel)
@@ -95,7 +73,21 @@ static int link_open_queues(struct rs_link *link, int epoll_fd)
 		return errno;
 	attr.send_cq = attr.recv_cq = link->cq;
 	link->qp = ibv_create_qp(link->id->pd, &attr);
-	return link->qp ? start_qp(link) : errno;
+	if (!link->qp)
+		return errno;
+	/* The QP is not the id's: other ids of this device use it, too. */
+	err = ibv_modify_qp(link->qp, &state,
+			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+	if (!err) {
+		state.qp_state = IBV_QPS_RTR;
+		err = ibv_modify_qp(link->qp, &state, IBV_QP_STATE);
+	}
+	if (!err) {
+		state.qp_state = IBV_QPS_RTS;
+		state.sq_psn = 0;
+		err = ibv_modify_qp(link->qp, &state, IBV_QP_STATE | IBV_QP_SQ_PSN);
+	}
+	return err;
 }
 
 static int post_receive(struct rs_link *link, uint32_t slot)
@@ -178,29 +170,25 @@ void rs_link_free(struct rs_link *link)
 
 /* ---- completions ---- */
 
-static void take_completion(struct rs_link *link, const struct ibv_wc *wc)
-{
-	uint32_t slot = (uint32_t)(wc->wr_id & ~RECEIVE_TAG);
-
-	if (!(wc->wr_id & RECEIVE_TAG))
-		link->done++;
-	else if (wc->status == IBV_WC_SUCCESS && wc->byte_len > GRH_BYTES)
-		link->arrivals[link->arrived++ % link->receives] = (struct rs_arrival){
-			.slot = slot, .bytes = wc->byte_len - GRH_BYTES };
-	else if (wc->status != IBV_WC_WR_FLUSH_ERR)
-		post_receive(link, slot);
-}
-
 static unsigned link_progress(struct rs_link *link)
 {
 	struct ibv_wc wc[BATCH];
 	unsigned total = 0;
+	uint32_t slot;
 	int count;
 
 	do {
 		count = ibv_poll_cq(link->cq, BATCH, wc);
-		for (int i = 0; i < count; i++)
-			take_completion(link, &wc[i]);
+		for (int i = 0; i < count; i++) {
+			slot = (uint32_t)(wc[i].wr_id & ~RECEIVE_TAG);
+			if (!(wc[i].wr_id & RECEIVE_TAG))
+				link->done++;
+			else if (wc[i].status == IBV_WC_SUCCESS && wc[i].byte_len > GRH_BYTES)
+				link->arrivals[link->arrived++ % link->receives] = (struct rs_arrival){
+					.slot = slot, .bytes = wc[i].byte_len - GRH_BYTES };
+			else if (wc[i].status != IBV_WC_WR_FLUSH_ERR)
+				post_receive(link, slot);
+		}
 		total += count > 0 ? (unsigned)count : 0;
 	} while (count == BATCH);
 	return total;
@@ -261,7 +249,8 @@ char *rs_link_send_slot(struct rs_link *link)
 {
 	if (link->posted - link->done >= link->sends)
 		return NULL;
-	return send_slot(link, link->posted % link->sends);
+	return link->memory + (size_t)link->receives * RECEIVE_SLOT +
+	       (size_t)(link->posted % link->sends) * DATAGRAM_BYTES;
 }
 
 int rs_link_send(struct rs_link *link, const struct rs_destination *to, size_t bytes)

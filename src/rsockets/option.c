@@ -58,21 +58,10 @@ static const struct number_option *rs_option_find_number(int level, int name)
 	return NULL;
 }
 
-static uint32_t get_number(const struct rs_options *options, const struct number_option *option)
-{
-	const char *field = (const char *)options + option->offset;
-
-	return option->size == 1 ? *(const uint8_t *)field : *(const uint32_t *)field;
-}
-
-static bool has_memory(const struct rsocket *rs)
-{
-	return rs->type == SOCK_STREAM ? rs->stream.qp != NULL : rs->datagram.bound;
-}
-
 static int rs_option_set_number(struct rsocket *rs, const struct number_option *option,
 				const void *value, socklen_t length)
 {
+	bool has_memory = rs->type == SOCK_STREAM ? rs->stream.qp != NULL : rs->datagram.bound;
 	uint32_t number;
 	int given;
 	char *field;
@@ -80,7 +69,7 @@ static int rs_option_set_number(struct rsocket *rs, const struct number_option *
 	if (length < sizeof(given))
 		return EINVAL;
 	memcpy(&given, value, sizeof(given));
-	if (option->when == BEFORE_CONNECT && has_memory(rs)) {
+	if (option->when == BEFORE_CONNECT && has_memory) {
 		/* As the kernel: sizes are wishes, taken when they can be. */
 		if (option->level == SOL_SOCKET)
 			return 0;
@@ -243,28 +232,27 @@ static int get_route(struct rsocket *rs, void *value, socklen_t *length)
 	return rs_option_give(value, length, &found, sizeof(found));
 }
 
-/* What ioctl(2) tells of a socket under that number; there is no rioctl(). */
-static int get_at_mark(struct rsocket *rs, void *value, socklen_t *length) REQUIRES(rs->lock)
-{
-	if (rs->type != SOCK_STREAM || rs->state == RS_LISTENING)
-		return EINVAL;
-	rs_progress_locked(rs, false);
-	return give_number(value, length, rs_urgent_is_next(&rs->stream.urgent, rs->stream.in.taken));
-}
-
 static int get_option(struct rsocket *rs, int level, int name, void *value, socklen_t *length)
 	REQUIRES(rs->lock)
 {
 	const struct number_option *number = rs_option_find_number(level, name);
+	const void *field = number ? (const char *)&rs->options + number->offset : NULL;
 
 	if (number)
-		return give_number(value, length, (int)get_number(&rs->options, number));
+		return give_number(value, length, number->size == 1 ? *(const uint8_t *)field :
+								      (int)*(const uint32_t *)field);
 	if (level == SOL_SOCKET)
 		return get_socket_option(rs, name, value, length);
 	if (level == SOL_RDMA && name == RDMA_ROUTE)
 		return get_route(rs, value, length);
-	if (level == SOL_RDMA && name == SIOCATMARK)
-		return get_at_mark(rs, value, length);
+	if (level == SOL_RDMA && name == SIOCATMARK) {
+		/* What ioctl(2) tells of a socket under that number; there is no rioctl(). */
+		if (rs->type != SOCK_STREAM || rs->state == RS_LISTENING)
+			return EINVAL;
+		rs_progress_locked(rs, false);
+		return give_number(value, length,
+				   rs_urgent_is_next(&rs->stream.urgent, rs->stream.in.taken));
+	}
 	return ENOPROTOOPT;
 }
 

@@ -86,12 +86,6 @@ short rs_ready_events_locked(struct rsocket *rs, short wanted)
 	return events & (wanted | POLLERR | POLLHUP | POLLNVAL);
 }
 
-/* Events of the CM are looked for where they are what one waits for. */
-static bool awaits_events(const struct rsocket *rs) REQUIRES(rs->lock)
-{
-	return rs->type == SOCK_STREAM && rs->state != RS_CONNECTED && rs->state != RS_CLOSED;
-}
-
 static int look_at_rsockets(struct poller *poller)
 {
 	int ready = 0;
@@ -102,7 +96,9 @@ static int look_at_rsockets(struct poller *poller)
 		if (!rs)
 			continue;
 		lock_acquire(&rs->lock);
-		rs_progress_locked(rs, awaits_events(rs));
+		/* Events of the CM are looked for where they are what one waits for. */
+		rs_progress_locked(rs, rs->type == SOCK_STREAM && rs->state != RS_CONNECTED &&
+				       rs->state != RS_CLOSED);
 		poller->fds[i].revents = rs_ready_events_locked(rs, poller->fds[i].events);
 		lock_release(&rs->lock);
 		ready += poller->fds[i].revents != 0;
@@ -111,11 +107,6 @@ static int look_at_rsockets(struct poller *poller)
 }
 
 /* ---- sleeping ---- */
-
-static enum rs_interest interest_of(short events)
-{
-	return events & (POLLOUT | POLLWRNORM) ? RS_READ | RS_WRITE : RS_READ;
-}
 
 /*
  * What each entry sleeps on, in its two places; -1 is ignored by poll(). An rsocket is armed, joins its
@@ -138,7 +129,7 @@ static bool prepare_sleep(struct poller *poller, int wake_fd)
 			continue;
 		lock_acquire(&rs->lock);
 		list_add_tail(&rs->sleepers, &watched->sleeper.node);
-		rs_arm_locked(rs, interest_of(events));
+		rs_arm_locked(rs, events & (POLLOUT | POLLWRNORM) ? RS_READ | RS_WRITE : RS_READ);
 		rs_progress_locked(rs, false);
 		idle &= !rs_ready_events_locked(rs, events);
 		places[0] = (struct pollfd){ .fd = rs_completion_fd(rs), .events = POLLIN };
@@ -162,20 +153,6 @@ static void finish_sleep(struct poller *poller)
 		rs_take_events_locked(watched->rs, places[0].revents, places[1].revents);
 		lock_release(&watched->rs->lock);
 	}
-}
-
-/* What poll() said of other descriptors is the answer for them. */
-static int copy_others(struct poller *poller)
-{
-	int ready = 0;
-
-	for (nfds_t i = 0; i < poller->count; i++) {
-		if (poller->watched[i].rs)
-			continue;
-		poller->fds[i].revents = poller->slept_on[2 * i].revents;
-		ready += poller->fds[i].revents != 0;
-	}
-	return ready;
 }
 
 /* The thread ends in its sleep. */
@@ -216,17 +193,17 @@ static int sleep_once(struct poller *poller, int timeout_ms)
 	ready = look_at_rsockets(poller);
 	if (err)
 		return ready ? ready : rs_result(err);
-	return ready + copy_others(poller);
+	/* What poll() said of other descriptors is the answer for them. */
+	for (nfds_t i = 0; i < poller->count; i++) {
+		if (poller->watched[i].rs)
+			continue;
+		poller->fds[i].revents = poller->slept_on[2 * i].revents;
+		ready += poller->fds[i].revents != 0;
+	}
+	return ready;
 }
 
 /* ---- rpoll ---- */
-
-static int64_t deadline_of(int timeout_ms)
-{
-	if (timeout_ms < 0)
-		return RS_FOREVER;
-	return timeout_ms ? rs_now_ns() + (int64_t)timeout_ms * 1000000 : RS_NOW;
-}
 
 /* For the polling time at most. Ready entries; others are looked at by the sleep that follows. */
 static int rs_poll_spin(struct poller *poller, int64_t deadline_ns)
@@ -245,9 +222,12 @@ static int rs_poll_spin(struct poller *poller, int64_t deadline_ns)
 
 static int poll_all(struct poller *poller, int timeout_ms)
 {
-	int64_t deadline_ns = deadline_of(timeout_ms), left_ms, begin_ns;
-	int ready = look_at_rsockets(poller);
+	int64_t deadline_ns = timeout_ms < 0 ? RS_FOREVER : RS_NOW, left_ms, begin_ns;
+	int ready;
 
+	if (timeout_ms > 0)
+		deadline_ns = rs_now_ns() + (int64_t)timeout_ms * 1000000;
+	ready = look_at_rsockets(poller);
 	if (!ready && !poller->others && timeout_ms)
 		ready = rs_poll_spin(poller, deadline_ns);
 	if (ready && !poller->others)
@@ -282,20 +262,14 @@ static void find_rsockets(struct poller *poller)
 	}
 }
 
-static void put_rsockets(struct poller *poller)
-{
-	for (nfds_t i = 0; i < poller->count; i++)
-		if (poller->watched[i].rs)
-			rs_put(poller->watched[i].rs);
-}
-
 static void poller_end(void *ended)
 {
 	struct poller *poller = ended;
 	int saved = errno;
 
-	if (poller->watched && poller->slept_on)
-		put_rsockets(poller);
+	for (nfds_t i = 0; i < poller->count && poller->watched && poller->slept_on; i++)
+		if (poller->watched[i].rs)
+			rs_put(poller->watched[i].rs);
 	if (poller->count > FEW) {
 		free(poller->watched);
 		free(poller->slept_on);

@@ -258,12 +258,6 @@ bool rs_all_sent_locked(struct rsocket *rs)
 	       !requests_under_way(&rs->stream.queue);
 }
 
-static bool signal_due(const struct rs_send_queue *queue)
-{
-	return queue->silent >= (queue->slots - RS_CONTROL_RESERVE) / 4 ||
-	       queue->head - queue->signaled_head >= queue->size / 4;
-}
-
 int rs_post_locked(struct rsocket *rs, struct ibv_send_wr *wr)
 {
 	struct rs_send_queue *queue = &rs->stream.queue;
@@ -271,7 +265,8 @@ int rs_post_locked(struct rsocket *rs, struct ibv_send_wr *wr)
 	int err;
 
 	wr->wr_id = queue->posted;
-	if (signal_due(queue))
+	if (queue->silent >= (queue->slots - RS_CONTROL_RESERVE) / 4 ||
+	    queue->head - queue->signaled_head >= queue->size / 4)
 		wr->send_flags |= IBV_SEND_SIGNALED;
 	err = ibv_post_send(rs->stream.qp, wr, &bad);
 	if (err) {
@@ -319,12 +314,6 @@ void rs_give_credit_locked(struct rsocket *rs)
 }
 
 /* ---- completions ---- */
-
-static void queue_sent(struct rs_send_queue *queue, uint32_t sequence)
-{
-	queue->tail = queue->ends[sequence % queue->slots];
-	queue->done = sequence + 1;
-}
 
 static int queue_take_control(struct rsocket *rs, const struct ibv_wc *wc) REQUIRES(rs->lock)
 {
@@ -393,7 +382,8 @@ static void take_failure(struct rsocket *rs, const struct ibv_wc *wc) REQUIRES(r
 unsigned rs_completions_locked(struct rsocket *rs)
 {
 	struct rs_stream *stream = &rs->stream;
-	uint32_t slots[BATCH];		/* to post again */
+	struct rs_send_queue *queue = &stream->queue;
+	uint32_t slots[BATCH], sequence;	/* slots: to post again */
 	struct ibv_wc wc[BATCH];
 	unsigned total = 0, again;
 	int count;
@@ -412,7 +402,9 @@ unsigned rs_completions_locked(struct rsocket *rs)
 				continue;
 			}
 			if (!(wc[i].wr_id & RECEIVE_TAG)) {
-				queue_sent(&stream->queue, (uint32_t)wc[i].wr_id);
+				sequence = (uint32_t)wc[i].wr_id;
+				queue->tail = queue->ends[sequence % queue->slots];
+				queue->done = sequence + 1;
 				continue;
 			}
 			if (rs->state != RS_CLOSED && take_receive(rs, &wc[i])) {

@@ -33,19 +33,10 @@ int repoll_create(int flags)
 	return err ? rs_result(err) : fd;
 }
 
-/* Is it open: an rsocket, or a descriptor of the kernel? */
-static bool repoll_may_watch(int fd)
-{
-	struct rsocket *rs = rs_get(fd);
-
-	if (rs)
-		rs_put(rs);
-	return rs || fcntl(fd, F_GETFD) >= 0;
-}
-
 int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 {
 	CALL_HOLDING();
+	struct rsocket *rs;
 	struct repoll *set;
 	int err;
 
@@ -53,7 +44,11 @@ int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 		return rs_result(EINVAL);
 	if (op != EPOLL_CTL_DEL && !event)
 		return rs_result(EFAULT);
-	if (!repoll_may_watch(fd))
+	/* Is it open: an rsocket, or a descriptor of the kernel? */
+	rs = rs_get(fd);
+	if (rs)
+		rs_put(rs);
+	else if (fcntl(fd, F_GETFD) < 0)
 		return rs_result(EBADF);
 	lock_acquire(&repoll_lock);
 	set = repoll_find(epfd);
@@ -134,15 +129,6 @@ static void repoll_cancelled(void *cancelled)
 	free(wait->fds);
 }
 
-static int repoll_left_ms(int timeout_ms, int64_t deadline_ns)
-{
-	int64_t left_ns = deadline_ns - rs_now_ns();
-
-	if (timeout_ms <= 0)
-		return timeout_ms;
-	return left_ns > 0 ? (int)((left_ns + 999999) / 1000000) : 0;
-}
-
 /* One look. The number of events; -1 and errno: it failed. */
 static int repoll_once(struct repoll_waiter *wait, struct epoll_event *events, int most, int timeout_ms)
 {
@@ -171,8 +157,8 @@ int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout
 {
 	CALL_BLOCKING();
 	struct repoll_waiter wait = { 0 };
-	int64_t deadline_ns = rs_now_ns() + (int64_t)timeout * 1000000;
-	int ready, left_ms;
+	int64_t deadline_ns = rs_now_ns() + (int64_t)timeout * 1000000, left_ns;
+	int ready, left_ms = timeout;
 
 	if (maxevents <= 0 || maxevents > EVENTS_MAX)
 		return rs_result(EINVAL);
@@ -186,7 +172,10 @@ int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout
 	if (!wait.set)
 		return rs_result(fcntl(epfd, F_GETFD) < 0 ? EBADF : EINVAL);
 	do {
-		left_ms = repoll_left_ms(timeout, deadline_ns);
+		if (timeout > 0) {
+			left_ns = deadline_ns - rs_now_ns();
+			left_ms = left_ns > 0 ? (int)((left_ns + 999999) / 1000000) : 0;
+		}
 		ready = repoll_once(&wait, events, maxevents, left_ms);
 	} while (!ready && left_ms);
 	lock_acquire(&repoll_lock);

@@ -73,21 +73,6 @@ static void repoll_changed(struct repoll *set) REQUIRES(repoll_lock)
 		eventfd_write(set->fd, 1);
 }
 
-static int repoll_add(struct repoll *set, int fd, const struct epoll_event *event) REQUIRES(repoll_lock)
-{
-	if (set->count == set->room) {
-		unsigned room = set->room ? 2 * set->room : 16;
-		struct repoll_member *members = reallocarray(set->members, room, sizeof(*members));
-
-		if (!members)
-			return ENOMEM;
-		set->members = members;
-		set->room = room;
-	}
-	set->members[set->count++] = (struct repoll_member){ .fd = fd, .event = *event };
-	return 0;
-}
-
 void repoll_remove(struct repoll *set, struct repoll_member *member)
 {
 	*member = set->members[--set->count];
@@ -99,15 +84,19 @@ int repoll_control(struct repoll *set, int op, int fd, const struct epoll_event 
 
 	if (op == EPOLL_CTL_ADD && member)
 		return EEXIST;
-	if (op == EPOLL_CTL_ADD) {
-		int err = repoll_add(set, fd, event);
-
-		if (!err)
-			repoll_changed(set);
-		return err;
-	}
-	if (!member)
+	if (op != EPOLL_CTL_ADD && !member)
 		return ENOENT;
+	if (op == EPOLL_CTL_ADD && set->count == set->room) {
+		unsigned room = set->room ? 2 * set->room : 16;
+		struct repoll_member *members = reallocarray(set->members, room, sizeof(*members));
+
+		if (!members)
+			return ENOMEM;
+		set->members = members;
+		set->room = room;
+	}
+	if (op == EPOLL_CTL_ADD)
+		member = &set->members[set->count++];
 	if (op == EPOLL_CTL_DEL)
 		repoll_remove(set, member);
 	else

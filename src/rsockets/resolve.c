@@ -190,23 +190,10 @@ static int connect_datagram(struct rsocket *rs, struct rs_destination *destinati
 	return rdma_connect(id, &param) ? errno : 0;
 }
 
-static int resolve_found(struct rsocket *rs, struct rs_destination *destination,
-			 const struct rdma_ud_param *param) REQUIRES(rs->lock)
-{
-	struct ibv_ah_attr attr = param->ah_attr;
-
-	destination->ah = ibv_create_ah(destination->link->id->pd, &attr);
-	if (!destination->ah)
-		return errno;
-	destination->qpn = param->qp_num;
-	destination->qkey = param->qkey;
-	resolve_settle(rs, destination, RS_KNOWN);
-	return 0;
-}
-
 static void destination_event(struct rsocket *rs, struct rs_destination *destination,
 			      const struct rdma_cm_event *event) REQUIRES(rs->lock)
 {
+	struct ibv_ah_attr attr;
 	int err = 0;
 
 	switch (event->event) {
@@ -217,7 +204,15 @@ static void destination_event(struct rsocket *rs, struct rs_destination *destina
 		err = connect_datagram(rs, destination);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		err = resolve_found(rs, destination, &event->param.ud);
+		attr = event->param.ud.ah_attr;
+		destination->ah = ibv_create_ah(destination->link->id->pd, &attr);
+		if (!destination->ah) {
+			err = errno;
+			break;
+		}
+		destination->qpn = event->param.ud.qp_num;
+		destination->qkey = event->param.ud.qkey;
+		resolve_settle(rs, destination, RS_KNOWN);
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:

@@ -37,13 +37,6 @@ void rs_address_out(const struct sockaddr *address, struct sockaddr *to, socklen
 
 /* ---- making and freeing ---- */
 
-static int open_stream(struct rsocket *rs)
-{
-	list_init(&rs->stream.backlog.requests);
-	rs->fd = rs->events->fd;
-	return 0;
-}
-
 int rs_new(int domain, int type, const struct rsocket *parent, struct rsocket **created)
 {
 	struct rsocket *rs = calloc(1, sizeof(*rs));
@@ -67,8 +60,12 @@ int rs_new(int domain, int type, const struct rsocket *parent, struct rsocket **
 		goto free_socket;
 	}
 	err = fcntl(rs->events->fd, F_SETFL, O_NONBLOCK) ? errno : 0;
-	if (!err)
-		err = type == SOCK_STREAM ? open_stream(rs) : rs_datagram_open(rs);
+	if (!err && type == SOCK_STREAM) {
+		list_init(&rs->stream.backlog.requests);
+		rs->fd = rs->events->fd;
+	} else if (!err) {
+		err = rs_datagram_open(rs);
+	}
 	if (err)
 		goto close_events;
 	*created = rs;
@@ -440,12 +437,6 @@ static int64_t rsocket_min_ns(int64_t a_ns, int64_t b_ns)
 	return a_ns < b_ns ? a_ns : b_ns;
 }
 
-static int64_t deadline_for_handlers(int64_t deadline_ns)
-{
-	return call_is_owed() ? rsocket_min_ns(deadline_ns, rs_now_ns() + LINGER_OWED_NS)
-			      : deadline_ns;
-}
-
 /*
  * All that was sent has its place in the peer's ring: it needs the peer's HCA to be delivered, not
  * the peer's application. So this takes a round trip, or until the transport gives up; or until
@@ -466,7 +457,8 @@ static void rsocket_linger(struct rsocket *rs) REQUIRES(rs->lock)
 		return;
 	rs->lingering = true;
 	do {
-		deadline_ns = deadline_for_handlers(deadline_ns);
+		if (call_is_owed())
+			deadline_ns = rsocket_min_ns(deadline_ns, rs_now_ns() + LINGER_OWED_NS);
 		err = rs_wait_locked(rs, rs_all_sent_locked, RS_WRITE,
 				     rsocket_min_ns(deadline_ns, rs_now_ns() + LINGER_LOOK_NS));
 	} while (err == EINTR || (err == EAGAIN && rs_now_ns() < deadline_ns));

@@ -102,23 +102,6 @@ static int wait_without(struct rsocket *rs, struct lock *side, rs_condition *rea
 
 /* ---- receiving ---- */
 
-/* Copies what is there, up to what is wanted. Under receive_lock. */
-static size_t copy_out(struct rs_stream *stream, struct rs_cursor *to, size_t available,
-		       size_t skip)
-{
-	uint64_t position = stream->in.taken + skip;
-	size_t done = 0, wanted = rs_least(to->left, available);
-
-	while (done < wanted) {
-		size_t n = rs_least(wanted - done, rs_contiguous(position, stream->in.size));
-
-		rs_cursor_scatter(to, stream->ring + position % stream->in.size, n);
-		position += n;
-		done += n;
-	}
-	return done;
-}
-
 /*
  * One round: 0 when something was copied or the end was reached (@count tells). Under both locks;
  * drops rs->lock while it copies. @skip: bytes that MSG_PEEK saw in earlier rounds.
@@ -127,7 +110,8 @@ static int stream_receive_some(struct rsocket *rs, struct rs_cursor *to, bool pe
 			       size_t *count) REQUIRES(rs->lock)
 {
 	struct rs_stream *stream = &rs->stream;
-	size_t available;
+	uint64_t position = stream->in.taken + skip;
+	size_t available, wanted, n;
 
 	*count = 0;
 	if (stream->read_shut)
@@ -138,9 +122,12 @@ static int stream_receive_some(struct rsocket *rs, struct rs_cursor *to, bool pe
 			return rs_take_error_locked(rs, 0);
 		return stream->peer_done || rs->state != RS_CONNECTED ? 0 : EAGAIN;
 	}
-	available = rs_urgent_limit(&stream->urgent, stream->in.taken + skip, available - skip);
+	available = rs_urgent_limit(&stream->urgent, position, available - skip);
 	lock_release(&rs->lock);
-	*count = copy_out(stream, to, available, skip);
+	for (wanted = rs_least(to->left, available); *count < wanted; *count += n, position += n) {
+		n = rs_least(wanted - *count, rs_contiguous(position, stream->in.size));
+		rs_cursor_scatter(to, stream->ring + position % stream->in.size, n);
+	}
 	lock_acquire(&rs->lock);
 	/* rshutdown() may have thrown the rest away meanwhile. */
 	if (!peek && !stream->read_shut) {
@@ -282,25 +269,19 @@ static int send_piece(struct rsocket *rs, struct rs_cursor *from, size_t room, b
 	return post_data(rs, &sge, 0, urgent && last);
 }
 
-static bool fits_inline(struct rsocket *rs, struct rs_cursor *from)
-{
-	char *at;
-
-	return from->left <= rs->options.inline_bytes && rs_cursor_piece(from, &at) == from->left;
-}
-
 static int stream_send_some(struct rsocket *rs, struct rs_cursor *from, bool urgent)
 	REQUIRES(rs->send_lock, rs->lock)
 {
 	struct rs_stream *stream = &rs->stream;
 	size_t room;
+	char *at;
 	int err = EAGAIN;
 
 	if (rs->state != RS_CONNECTED || stream->write_shut || stream->peer_gone)
 		return rs_take_error_locked(rs, EPIPE);
 	if (!rs_request_room_locked(rs))
 		return EAGAIN;
-	if (fits_inline(rs, from))
+	if (from->left <= rs->options.inline_bytes && rs_cursor_piece(from, &at) == from->left)
 		err = send_inline(rs, from, urgent);
 	room = send_room(stream);
 	if (err == EAGAIN && room)

@@ -178,14 +178,6 @@ static bool request_is_sound(const struct agent_request *request)
 	return !request->rmpp_version || agents_class_has_rmpp(class);
 }
 
-/* Connection management is the fabric's own, as it is a kernel's. */
-static bool agent_is_taken(const struct agents_port *port, const struct mad_key *key)
-{
-	if (key->class == MAD_CLASS_CM && key->class_version == 2 && (key->methods[0] >> MAD_METHOD_SEND & 1))
-		return true;
-	return mad_table_is_taken(&port->table, key);
-}
-
 static bool tid_is_used(const struct agents *agents, uint32_t tid)
 {
 	const struct list *at;
@@ -221,7 +213,10 @@ int agents_register(struct agents_file *file, const struct agent_request *reques
 	do
 		key.transaction = ++agents->last_tid;
 	while (!key.transaction || tid_is_used(agents, key.transaction));
-	if (file->agent[wanted] || agent_is_taken(file->port, &key))
+	/* Connection management is the fabric's own, as it is a kernel's. */
+	if (key.class == MAD_CLASS_CM && key.class_version == 2 && (key.methods[0] >> MAD_METHOD_SEND & 1))
+		return EBUSY;
+	if (file->agent[wanted] || mad_table_is_taken(&file->port->table, &key))
 		return EBUSY;
 	agent = calloc(1, sizeof(*agent));
 	if (!agent)
@@ -436,25 +431,6 @@ void agent_receive(struct agent *agent, const struct agent_header *header, const
 	agent->file->all->ops.receive(agent->file->user, header, mad, length);
 }
 
-static void header_from(struct agent_header *header, const struct agent *agent,
-			const struct fabric_address *from, size_t length)
-{
-	*header = (struct agent_header){
-		.agent = agent->id, .length = (uint32_t)(sizeof(*header) + length), .sl = from->sl,
-		.path_bits = from->path_bits, .grh_present = from->has_grh,
-		.pkey_index = from->pkey_index,
-	};
-	put_be32(header->qpn, from->qpn);
-	put_be16(header->lid, from->lid);
-	if (!from->has_grh)
-		return;
-	header->gid_index = from->gid_index;
-	header->hop_limit = from->hop_limit;
-	header->traffic_class = from->traffic_class;
-	put_be32(header->flow_label, from->flow_label);
-	memcpy(header->gid, from->gid, sizeof(header->gid));
-}
-
 /* NULL: no program of the port does. */
 static struct agent *agent_that_takes(struct agents *agents, uint32_t node, uint32_t port_number,
 				      const uint8_t *mad)
@@ -503,7 +479,20 @@ void agents_deliver(struct agents *agents, uint32_t node, uint32_t port_number,
 		if (request)
 			agent_request_end(request);
 	}
-	header_from(&header, agent, from, message.bytes);
+	header = (struct agent_header){
+		.agent = agent->id, .length = (uint32_t)(sizeof(header) + message.bytes), .sl = from->sl,
+		.path_bits = from->path_bits, .grh_present = from->has_grh,
+		.pkey_index = from->pkey_index,
+	};
+	put_be32(header.qpn, from->qpn);
+	put_be16(header.lid, from->lid);
+	if (from->has_grh) {
+		header.gid_index = from->gid_index;
+		header.hop_limit = from->hop_limit;
+		header.traffic_class = from->traffic_class;
+		put_be32(header.flow_label, from->flow_label);
+		memcpy(header.gid, from->gid, sizeof(header.gid));
+	}
 	if (message.sealed) {
 		agents->statistics.received++;
 		agents->ops.receive_sealed(agent->file->user, &header, message.mad, message.sealed);

@@ -46,20 +46,6 @@ struct assembly {
 	struct rmpp_receiver receiver;
 };
 
-/* The header of an answer to what came from there. */
-static void header_to(struct agent_header *header, const struct fabric_address *from)
-{
-	*header = (struct agent_header){
-		.sl = from->sl, .path_bits = from->path_bits, .pkey_index = from->pkey_index,
-		.grh_present = from->has_grh, .gid_index = from->gid_index,
-		.hop_limit = from->hop_limit, .traffic_class = from->traffic_class,
-	};
-	put_be16(header->lid, from->lid);
-	put_be32(header->qpn, from->qpn);
-	put_be32(header->flow_label, from->flow_label);
-	memcpy(header->gid, from->gid, sizeof(header->gid));
-}
-
 /* ---- sending ---- */
 
 void sending_end(struct sending *sending)
@@ -449,7 +435,15 @@ bool agent_rmpp(struct agent *agent, const uint8_t mad[MAD_BYTES],
 	struct sending *sending;
 	uint8_t answer[MAD_BYTES];
 
-	header_to(&back, from);
+	back = (struct agent_header){
+		.sl = from->sl, .path_bits = from->path_bits, .pkey_index = from->pkey_index,
+		.grh_present = from->has_grh, .gid_index = from->gid_index,
+		.hop_limit = from->hop_limit, .traffic_class = from->traffic_class,
+	};
+	put_be16(back.lid, from->lid);
+	put_be32(back.qpn, from->qpn);
+	put_be32(back.flow_label, from->flow_label);
+	memcpy(back.gid, from->gid, sizeof(back.gid));
 	if (mad[RMPP_TYPE] == RMPP_DATA)
 		return assembly_input(agent, mad, from, now_us, &back, message);
 	sending = sending_find(agent, mad, mad[3] ^ MAD_METHOD_RESPONSE, from->lid);

@@ -69,13 +69,6 @@ static bool build_node(struct draft *draft)
 	return true;
 }
 
-/* The widths that an end offers for its link to have this one. */
-static uint8_t widths_for(uint8_t width)
-{
-	return width ? (width == WIDTH_1X ? WIDTH_1X : (uint8_t)(width | WIDTH_1X))
-		     : WIDTH_4X | WIDTH_1X;
-}
-
 static void join_ends(struct reader *reader, struct fabric_node *nodes, const struct cable_end *end)
 {
 	struct fabric_port *port = &nodes[end->node].port[end->port], *peer;
@@ -124,8 +117,8 @@ static void join_ends(struct reader *reader, struct fabric_node *nodes, const st
 	port->rated = true;
 	if (end->speed >= 0)
 		port->speed_max = (uint8_t)end->speed;
-	if (end->width)
-		port->info.link_width_supported = widths_for(end->width);
+	if (end->width)		/* what it offers for its link to have this one */
+		port->info.link_width_supported = (uint8_t)(end->width | WIDTH_1X);
 	if (!peer->rated) {	/* one end is enough */
 		peer->rated = true;
 		peer->speed_max = port->speed_max;

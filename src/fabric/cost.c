@@ -30,23 +30,6 @@ static void arcs_add(struct arcs *arcs, uint32_t from, uint32_t to, uint32_t the
 	}
 }
 
-static bool arcs_reserve(struct arcs *arcs, size_t nodes, size_t cables)
-{
-	arcs->to = calloc(2 * cables + 1, sizeof(*arcs->to));
-	arcs->next = calloc(2 * cables + 1, sizeof(*arcs->next));
-	arcs->left = calloc(2 * cables + 1, sizeof(*arcs->left));
-	arcs->first = calloc(nodes + 1, sizeof(*arcs->first));
-	return arcs->to && arcs->next && arcs->left && arcs->first;
-}
-
-static void arcs_free(struct arcs *arcs)
-{
-	free(arcs->to);
-	free(arcs->next);
-	free(arcs->left);
-	free(arcs->first);
-}
-
 /* Distances from a node along arcs that have capacity left; UINT32_MAX: not reached. */
 static void arcs_search(const struct arcs *arcs, uint32_t nodes, uint32_t from, uint32_t *distance,
 			uint32_t *queue)
@@ -179,12 +162,17 @@ bool fabric_cost(const struct fabric *fabric, struct fabric_cost *cost)
 	uint32_t *hosts = calloc(fabric->nodes + 1, sizeof(*hosts));
 	uint32_t *work = calloc(4 * (size_t)nodes, sizeof(*work));
 	struct arcs arcs = { 0 };
+	size_t cables;
 	bool good;
 
 	*cost = (struct fabric_cost){ 0 };
 	cost_count(fabric, cost);
-	good = hosts && work &&
-	       arcs_reserve(&arcs, nodes, (size_t)cost->switch_cables + 2 * cost->hosts);
+	cables = (size_t)cost->switch_cables + 2 * cost->hosts;
+	arcs.to = calloc(2 * cables + 1, sizeof(*arcs.to));
+	arcs.next = calloc(2 * cables + 1, sizeof(*arcs.next));
+	arcs.left = calloc(2 * cables + 1, sizeof(*arcs.left));
+	arcs.first = calloc((size_t)nodes + 1, sizeof(*arcs.first));
+	good = hosts && work && arcs.to && arcs.next && arcs.left && arcs.first;
 	for (uint32_t i = 0; good && i < fabric->nodes; i++) {
 		const struct fabric_node *node = &fabric->node[i];
 
@@ -217,7 +205,10 @@ bool fabric_cost(const struct fabric *fabric, struct fabric_cost *cost)
 		}
 		cost->bisection = arcs_flow(&arcs, nodes, source, sink, work);
 	}
-	arcs_free(&arcs);
+	free(arcs.to);
+	free(arcs.next);
+	free(arcs.left);
+	free(arcs.first);
 	free(hosts);
 	free(work);
 	return good;

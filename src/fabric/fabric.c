@@ -110,20 +110,6 @@ void fabric_refuse(struct fabric *fabric, uint32_t node, uint32_t port,
 
 /* ---- time, and what happens ---- */
 
-/* The first time that is not 0: what the file has begun begins then. */
-static void fabric_start(struct fabric *fabric)
-{
-	fabric->deadline_us = FABRIC_NEVER;
-	for (uint32_t node = 0; node < fabric->nodes; node++)
-		for (unsigned port = 0; port <= fabric->node[node].ports; port++) {
-			struct fabric_port *at = &fabric->node[node].port[port];
-
-			for (unsigned i = 0; at->rise && i < COUNTERS; i++)
-				at->rise[i].since_us = fabric->now_us;
-			bit_errors_start(fabric, at);
-		}
-}
-
 uint64_t fabric_deadline_us(const struct fabric *fabric)
 {
 	return fabric->deadline_us;
@@ -134,8 +120,17 @@ void fabric_timer(struct fabric *fabric, uint64_t now_us)
 	bool starts = !fabric->now_us && now_us;
 
 	fabric_pass(fabric, now_us);
+	/* The first time that is not 0: what the file has begun begins then. */
 	if (starts)
-		fabric_start(fabric);
+		fabric->deadline_us = FABRIC_NEVER;
+	for (uint32_t node = 0; starts && node < fabric->nodes; node++)
+		for (unsigned port = 0; port <= fabric->node[node].ports; port++) {
+			struct fabric_port *at = &fabric->node[node].port[port];
+
+			for (unsigned i = 0; at->rise && i < COUNTERS; i++)
+				at->rise[i].since_us = fabric->now_us;
+			bit_errors_start(fabric, at);
+		}
 	if (fabric->deadline_us <= fabric->now_us)
 		traps_due(fabric);
 }
@@ -213,22 +208,16 @@ static size_t name_bytes(const struct fabric_node *node, enum name_kind kind)
 	return kind == NAME_WORD ? strcspn(node->given, " ") : strlen(node->given);
 }
 
-static uint32_t name_hash(const char *name, size_t bytes, enum name_kind kind)
-{
-	uint32_t hash = 2166136261u + kind;
-
-	for (size_t i = 0; i < bytes; i++)
-		hash = (hash ^ (uint8_t)name[i]) * 16777619u;
-	return hash;
-}
-
 /* The place of a name, or the free one where it would be. */
 static size_t name_place(const struct fabric *fabric, const char *name, size_t bytes,
 			 enum name_kind kind)
 {
-	size_t place = name_hash(name, bytes, kind) % fabric->names_room;
+	uint32_t hash = 2166136261u + kind;	/* FNV-1a */
+	size_t place;
 
-	for (; fabric->by_name[place]; place = (place + 1) % fabric->names_room) {
+	for (size_t i = 0; i < bytes; i++)
+		hash = (hash ^ (uint8_t)name[i]) * 16777619u;
+	for (place = hash % fabric->names_room; fabric->by_name[place]; place = (place + 1) % fabric->names_room) {
 		uint32_t entry = fabric->by_name[place] - 1;
 		const struct fabric_node *node = &fabric->node[entry / NAME_KINDS];
 		const char *own = kind == NAME_ID ? node->id : node->given;

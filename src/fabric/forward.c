@@ -32,11 +32,6 @@ static bool flight_is_multicast(const struct flight *flight)
 	return lid_is_multicast(flight->dlid);
 }
 
-static bool flight_is_directed(const struct flight *flight)
-{
-	return flight_is_smp(flight) && flight->mad[1] == MAD_CLASS_SUBNET_DIRECTED;
-}
-
 static struct decision decide_for(enum verdict verdict, unsigned port)
 {
 	return (struct decision){ .verdict = verdict, .port = port };
@@ -116,7 +111,8 @@ struct decision forward(const struct fabric_node *node, struct flight *flight)
 
 	if (multicast && flight_is_smp(flight))		/* QP0 is in no group */
 		return decide_drop(DISCARD_PORT);
-	if (flight_is_directed(flight) && (ours || flight->dlid == LID_PERMISSIVE))
+	if (flight_is_smp(flight) && flight->mad[1] == MAD_CLASS_SUBNET_DIRECTED &&
+	    (ours || flight->dlid == LID_PERMISSIVE))
 		return forward_directed(node, flight, starts);
 	/* The permissive LID is for whom the link leads to. */
 	if (ours || (flight->dlid == LID_PERMISSIVE && !starts && flight_is_smp(flight)))
@@ -235,14 +231,6 @@ void port_count_crossing(struct fabric_port *from, struct fabric_port *to, bool 
 	to->counter[multicast ? COUNTER_MULTICAST_RCV_PKTS : COUNTER_UNICAST_RCV_PKTS] += packets;
 }
 
-/* A switch's port that was told to lets no packet of another partition through (10.9.4). */
-static bool pkey_passes(const struct fabric_node *node, unsigned port, bool enforced,
-			const struct flight *flight)
-{
-	return !enforced || !node_is_switch(node) || flight_is_smp(flight) ||
-	       port_find_pkey(node, port, flight->pkey) < port_pkeys(node, port);
-}
-
 enum discard forward_exit(const struct fabric_node *node, const struct flight *flight, unsigned out,
 			  uint8_t *vl)
 {
@@ -260,8 +248,11 @@ enum discard forward_exit(const struct fabric_node *node, const struct flight *f
 		return DISCARD_VL;
 	if ((flight->data ? flight->payload : MAD_BYTES) > port_mtu(port))
 		return DISCARD_MTU;
-	return pkey_passes(node, out, port->info.partition_enforcement_outbound, flight) ?
-	       DISCARD_NONE : DISCARD_PKEY;
+	/* A switch's port that was told to lets no packet of another partition through (10.9.4). */
+	if (port->info.partition_enforcement_outbound && node_is_switch(node) &&
+	    port_find_pkey(node, out, flight->pkey) >= port_pkeys(node, out))
+		return DISCARD_PKEY;
+	return DISCARD_NONE;
 }
 
 enum discard forward_entry(const struct fabric_node *node, const struct flight *flight, unsigned in)
@@ -487,21 +478,6 @@ static void flight_turn(struct flight *flight)
 	flight->hops = 0;
 }
 
-/* True: the flight goes on, as an answer. */
-static bool flight_arrive(struct fabric *fabric, struct flight *flight, unsigned port)
-{
-	bool answer = false;
-
-	if (flight_is_smp(flight) && sma_receive(fabric, flight, &answer)) {
-		if (!answer)
-			return false;
-		flight_turn(flight);
-		return true;
-	}
-	flight_deliver(fabric, flight, port);
-	return false;
-}
-
 /* ---- the queue ---- */
 
 void flight_start(struct fabric *fabric, const struct flight *flight)
@@ -533,6 +509,7 @@ void flight_start(struct fabric *fabric, const struct flight *flight)
 static unsigned flight_run(struct fabric *fabric, struct flight *flight)
 {
 	unsigned steps = 0;
+	bool answer;
 
 	for (;; steps++) {
 		struct fabric_node *node = &fabric->node[flight->node];
@@ -545,8 +522,13 @@ static unsigned flight_run(struct fabric *fabric, struct flight *flight)
 		decision = forward(node, flight);
 		switch (decision.verdict) {
 		case VERDICT_DELIVER:
-			if (!flight_arrive(fabric, flight, decision.port))
+			if (!flight_is_smp(flight) || !sma_receive(fabric, flight, &answer)) {
+				flight_deliver(fabric, flight, decision.port);
 				return steps;
+			}
+			if (!answer)
+				return steps;
+			flight_turn(flight);
 			break;
 		case VERDICT_OUT:
 			if (!flight_cross(fabric, flight, decision.port))

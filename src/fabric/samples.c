@@ -61,22 +61,6 @@ void samples_due(struct fabric *fabric, struct fabric_node *node)
 									   samples->end_us);
 }
 
-static void samples_begin(struct fabric *fabric, struct fabric_node *node, const uint8_t *data)
-{
-	struct samples *samples = node->samples;
-
-	record_read(RECORD_PORT_SAMPLES_CONTROL, data, &samples->control);
-	for (unsigned i = 0; i < SELECTS; i++)
-		if (samples->control.counter_select[i] >= SAMPLED)
-			samples->control.counter_select[i] = 0;
-	memset(samples->before, 0, sizeof(samples->before));
-	memset(samples->after, 0, sizeof(samples->after));
-	samples->begin_us = fabric->now_us + samples->control.sample_start;
-	samples->end_us = samples->begin_us + samples->control.sample_interval;
-	samples->status = SAMPLE_STARTING;
-	samples_due(fabric, node);
-}
-
 uint16_t samples_control(struct fabric *fabric, struct fabric_node *node, unsigned port, bool set,
 			 uint8_t *data)
 {
@@ -90,8 +74,20 @@ uint16_t samples_control(struct fabric *fabric, struct fabric_node *node, unsign
 	}
 	if (node->samples)
 		samples_due(fabric, node);
-	if (set && node->samples->status == SAMPLE_DONE)
-		samples_begin(fabric, node, data);
+	if (set && node->samples->status == SAMPLE_DONE) {
+		struct samples *samples = node->samples;
+
+		record_read(RECORD_PORT_SAMPLES_CONTROL, data, &samples->control);
+		for (unsigned i = 0; i < SELECTS; i++)
+			if (samples->control.counter_select[i] >= SAMPLED)
+				samples->control.counter_select[i] = 0;
+		memset(samples->before, 0, sizeof(samples->before));
+		memset(samples->after, 0, sizeof(samples->after));
+		samples->begin_us = fabric->now_us + samples->control.sample_start;
+		samples->end_us = samples->begin_us + samples->control.sample_interval;
+		samples->status = SAMPLE_STARTING;
+		samples_due(fabric, node);
+	}
 	if (node->samples) {
 		control = node->samples->control;
 		control.sample_status = (uint8_t)node->samples->status;

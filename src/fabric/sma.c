@@ -44,20 +44,6 @@ static struct fabric_port *request_port(const struct request *request)
 
 /* ---- M_Key (14.2.4) ---- */
 
-static void mkey_violated(struct request *request, unsigned port, const struct flight *flight)
-{
-	struct fabric_port *at = &request->node->port[port];
-
-	at->info.m_key_violations += at->info.m_key_violations != 0xffff;
-	if (!at->lease_end_us && at->info.m_key_lease_period) {
-		at->lease_end_us =
-			request->fabric->now_us + at->info.m_key_lease_period * SECOND_US;
-		fabric_due(request->fabric, at->lease_end_us);
-	}
-	trap_mkey(request->fabric, request->node_number, port, flight);
-	flight_lost(request->fabric, flight, DISCARD_MKEY);
-}
-
 static bool mkey_allows(struct request *request, unsigned port, const struct flight *flight)
 {
 	struct fabric_port *at = &request->node->port[port];
@@ -69,7 +55,14 @@ static bool mkey_allows(struct request *request, unsigned port, const struct fli
 	}
 	if (flight->mad[3] == MAD_METHOD_GET && at->info.m_key_protect_bits < 2)
 		return true;
-	mkey_violated(request, port, flight);
+	at->info.m_key_violations += at->info.m_key_violations != 0xffff;
+	if (!at->lease_end_us && at->info.m_key_lease_period) {
+		at->lease_end_us =
+			request->fabric->now_us + at->info.m_key_lease_period * SECOND_US;
+		fabric_due(request->fabric, at->lease_end_us);
+	}
+	trap_mkey(request->fabric, request->node_number, port, flight);
+	flight_lost(request->fabric, flight, DISCARD_MKEY);
 	return false;
 }
 
@@ -113,37 +106,30 @@ static uint16_t get_node_info(struct request *request)
 	return request->modifier ? MAD_STATUS_BAD_FIELD : 0;
 }
 
-static uint16_t set_switch_info(struct request *request)
+static uint16_t get_switch_info(struct request *request)
 {
 	struct ib_switch_info *now = &request->node->switch_info, asked;
 	uint16_t status = 0;
 
-	record_read(RECORD_SWITCH_INFO, request->data, &asked);
-	if (asked.linear_fdb_top < now->linear_fdb_cap)
-		now->linear_fdb_top = asked.linear_fdb_top;
-	else
-		status = MAD_STATUS_BAD_FIELD;
-	now->default_port = asked.default_port;
-	now->default_multicast_primary_port = asked.default_multicast_primary_port;
-	now->default_multicast_not_primary_port = asked.default_multicast_not_primary_port;
-	now->life_time_value = asked.life_time_value;
-	if (asked.port_state_change)	/* written as 1, it is cleared */
-		now->port_state_change = 0;
-	now->multicast_fdb_top = asked.multicast_fdb_top;
-	return status;
-}
-
-static uint16_t get_switch_info(struct request *request)
-{
-	uint16_t status = 0;
-
 	if (!node_is_switch(request->node))
 		return MAD_STATUS_BAD_ATTRIBUTE;
-	if (request->modifier)
+	if (request->modifier) {
 		status = MAD_STATUS_BAD_FIELD;
-	else if (request->set)
-		status = set_switch_info(request);
-	record_write(RECORD_SWITCH_INFO, &request->node->switch_info, request->data);
+	} else if (request->set) {
+		record_read(RECORD_SWITCH_INFO, request->data, &asked);
+		if (asked.linear_fdb_top < now->linear_fdb_cap)
+			now->linear_fdb_top = asked.linear_fdb_top;
+		else
+			status = MAD_STATUS_BAD_FIELD;
+		now->default_port = asked.default_port;
+		now->default_multicast_primary_port = asked.default_multicast_primary_port;
+		now->default_multicast_not_primary_port = asked.default_multicast_not_primary_port;
+		now->life_time_value = asked.life_time_value;
+		if (asked.port_state_change)	/* written as 1, it is cleared */
+			now->port_state_change = 0;
+		now->multicast_fdb_top = asked.multicast_fdb_top;
+	}
+	record_write(RECORD_SWITCH_INFO, now, request->data);
 	return status;
 }
 
@@ -240,32 +226,25 @@ static bool set_enabled(uint8_t *enabled, uint8_t supported, uint8_t asked, uint
 	return true;
 }
 
-static bool set_rates(const struct request *request, struct ib_port_info *now,
-		      const struct ib_port_info *asked)
-{
-	bool good = set_enabled(&now->link_width_enabled, now->link_width_supported,
-				asked->link_width_enabled, WIDTH_ALL);
-
-	good &= set_enabled(&now->link_speed_enabled, now->link_speed_supported,
-			    asked->link_speed_enabled, SPEED_ALL);
-	if (!(request->modifier & SET_EXTENDED_SPEEDS))
-		return good;
-	if (asked->link_speed_ext_enabled == EXTENDED_DISABLE)
-		now->link_speed_ext_enabled = EXTENDED_DISABLE;
-	else
-		good &= set_enabled(&now->link_speed_ext_enabled, now->link_speed_ext_supported,
-				    asked->link_speed_ext_enabled, EXTENDED_ALL);
-	return good & set_enabled(&now->link_speed_ext_enabled_2, now->link_speed_ext_supported_2,
-				  asked->link_speed_ext_enabled_2, EXTENDED_2_ALL);
-}
-
 /* Any port's own settings. */
 static uint16_t set_any_port(const struct request *request, unsigned number,
 			     const struct ib_port_info *asked)
 {
 	struct ib_port_info *now = &request->node->port[number].info;
-	bool good = set_rates(request, now, asked);
+	bool good = set_enabled(&now->link_width_enabled, now->link_width_supported,
+				asked->link_width_enabled, WIDTH_ALL);
 
+	good &= set_enabled(&now->link_speed_enabled, now->link_speed_supported,
+			    asked->link_speed_enabled, SPEED_ALL);
+	if (request->modifier & SET_EXTENDED_SPEEDS) {
+		if (asked->link_speed_ext_enabled == EXTENDED_DISABLE)
+			now->link_speed_ext_enabled = EXTENDED_DISABLE;
+		else
+			good &= set_enabled(&now->link_speed_ext_enabled, now->link_speed_ext_supported,
+					    asked->link_speed_ext_enabled, EXTENDED_ALL);
+		good &= set_enabled(&now->link_speed_ext_enabled_2, now->link_speed_ext_supported_2,
+				    asked->link_speed_ext_enabled_2, EXTENDED_2_ALL);
+	}
 	if (asked->link_down_default_state > FABRIC_PHYS_POLLING)
 		good = false;
 	else if (asked->link_down_default_state)
@@ -560,14 +539,6 @@ static const struct sma_row {
 	{ 0x001b, true, get_multicast_forwarding },
 };
 
-static const struct sma_row *sma_find(uint16_t attribute)
-{
-	for (unsigned i = 0; i < sizeof(sma_rows) / sizeof(*sma_rows); i++)
-		if (sma_rows[i].attribute == attribute)
-			return &sma_rows[i];
-	return NULL;
-}
-
 static void sma_answer(uint8_t *mad, uint16_t status)
 {
 	mad[3] = MAD_METHOD_GET_RESPONSE;
@@ -586,9 +557,12 @@ bool sma_receive(struct fabric *fabric, struct flight *flight, bool *answer)
 		.attribute = get_be16(mad + 16), .modifier = get_be32(mad + 20),
 		.mkey = get_be64(mad + SMP_MKEY), .mad = mad, .data = mad + SMP_DATA,
 	};
-	const struct sma_row *row = sma_find(request.attribute);
+	const struct sma_row *row = NULL;
 	bool get_or_set = mad[3] == MAD_METHOD_GET || mad[3] == MAD_METHOD_SET;
 
+	for (unsigned i = 0; i < sizeof(sma_rows) / sizeof(*sma_rows) && !row; i++)
+		if (sma_rows[i].attribute == request.attribute)
+			row = &sma_rows[i];
 	*answer = false;
 	if (mad[3] & MAD_METHOD_RESPONSE || mad[3] == MAD_METHOD_TRAP ||
 	    mad[3] == MAD_METHOD_REPORT)

@@ -120,8 +120,9 @@ uint64_t path_least_round(struct path *path);
 /* @bytes were lost, and they alone are sent again. */
 void path_lost(struct path *path, uint32_t bytes, uint64_t now_ns);
 /*
- * From now on only what was lost is sent again. The loss before, of which it is not known how much it was, does not
- * hold the window below PATH_WINDOW_CAUTIOUS, nor end the doubling up to there: the next one tells more.
+ * From now on only what was lost is sent again. The loss before, of which it is not known how much
+ * it was, does not hold the window below PATH_WINDOW_CAUTIOUS, nor end the doubling up to there:
+ * the next one tells more.
  */
 void path_forgives(struct path *path);
 enum path_trouble { PATH_LOSS, PATH_CONGESTED, PATH_SILENT };

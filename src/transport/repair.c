@@ -69,7 +69,9 @@ enum drop repair_answered(struct qp *qp, uint32_t psn)
 	repair->state = REPAIR_YES;
 	repair->asks = 0;
 	congestion_answers(qp);
-	if (qp->path)
+	/* Responses to READs are asked for again from the first that is missing, whoever the peer is. */
+	if (qp->path && qp->sq.tail != qp->sq.sent &&
+	    !wqe_takes_resource(send_queue_at(&qp->sq, qp->sq.tail)))
 		path_forgives(qp->path);
 	return DROP_NONE;
 }

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 
 #include "verbs/check.h"
-#include "verbs/check.h"
 #include "verbs/trace.h"
 #include "verbs/verbs.h"
 
@@ -38,27 +37,28 @@ struct wr_builder {
 		  QP_EX_WITH_FLUSH | QP_EX_WITH_ATOMIC_WRITE)
 
 /* What each service offers: ibv_wr_post(3) without TSO, and SEND with invalidate on RC only. */
-static uint64_t operations_of(enum ibv_qp_type type)
+int wr_builder_check(enum ibv_qp_type type, uint64_t operations)
 {
+	uint64_t offered = 0, excess;
+
 	switch (type) {
 	case IBV_QPT_RC:
 	case IBV_QPT_XRC_SEND:
-		return SENDS | WRITES | WINDOWS | RELIABLE;
+		offered = SENDS | WRITES | WINDOWS | RELIABLE;
+		break;
 	case IBV_QPT_UC:
-		return SENDS | WRITES | WINDOWS;
+		offered = SENDS | WRITES | WINDOWS;
+		break;
 	case IBV_QPT_UD:
-		return SENDS;
+		offered = SENDS;
+		break;
 	case IBV_QPT_RAW_PACKET:
-		return IBV_QP_EX_WITH_SEND;
+		offered = IBV_QP_EX_WITH_SEND;
+		break;
 	default:
-		return 0;
+		break;
 	}
-}
-
-int wr_builder_check(enum ibv_qp_type type, uint64_t operations)
-{
-	uint64_t excess = operations & ~operations_of(type);
-
+	excess = operations & ~offered;
 	if (!excess)
 		return 0;
 	explain_refused("ibv_create_qp_ex", EOPNOTSUPP,

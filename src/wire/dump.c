@@ -133,10 +133,15 @@ static const char *dump_is_known(const char *name)
 	return name ? name : "unknown";
 }
 
-static void add_message(struct line *line, const struct cm_message *message)
+static void add_cm(struct line *line, const struct cm_message *message)
 {
 	static const char *const about[] = { "REQ", "REP", "other", "nothing" };
 
+	add(line, "CM %s", dump_is_known(cm_message_name(message->kind)));
+	if (cm_message_sender_id(message))
+		add(line, " id 0x%08x", cm_message_sender_id(message));
+	if (cm_message_receiver_id(message))
+		add(line, " to 0x%08x", cm_message_receiver_id(message));
 	switch (message->kind) {
 	case CM_MESSAGE_REQ:
 		add(line, " %s qpn 0x%06x psn %06x",
@@ -175,16 +180,6 @@ static void add_message(struct line *line, const struct cm_message *message)
 	default:
 		break;
 	}
-}
-
-static void add_cm(struct line *line, const struct cm_message *message)
-{
-	add(line, "CM %s", dump_is_known(cm_message_name(message->kind)));
-	if (cm_message_sender_id(message))
-		add(line, " id 0x%08x", cm_message_sender_id(message));
-	if (cm_message_receiver_id(message))
-		add(line, " to 0x%08x", cm_message_receiver_id(message));
-	add_message(line, message);
 }
 
 static void add_mad(struct line *line, const uint8_t mad[MAD_BYTES])

@@ -74,14 +74,6 @@ static void grh_addresses(const struct ibv_grh *grh, uint8_t source[16], uint8_t
 	memcpy(destination + 12, bytes + 20 + 16, 4);
 }
 
-/* In front of the BTH itself there is a GRH, by RoCE v1; a UDP header follows the others. */
-static enum port_gid_type grh_type(const struct ibv_grh *grh)
-{
-	const uint8_t *bytes = (const uint8_t *)grh;
-
-	return bytes[0] >> 4 == 6 && grh->next_hdr == IB_NEXT_HEADER_BTH ? PORT_GID_ROCE_V1 : PORT_GID_ROCE_V2;
-}
-
 /* Without the ECN bits: congestion that one packet met is no property of the answers. */
 static uint8_t grh_traffic_class(const struct ibv_grh *grh)
 {
@@ -120,7 +112,9 @@ int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct
 			const struct ibv_grh *grh, struct ibv_ah_attr *attr)
 {
 	struct hca *hca = context->hca;
+	const uint8_t *bytes = (const uint8_t *)grh;
 	uint8_t source[16], destination[16];
+	enum port_gid_type type;
 	const struct port *from = context_port(context, port);
 	uint32_t index;
 
@@ -138,15 +132,17 @@ int hca_ah_attr_from_wc(struct hca_context *context, uint32_t port, const struct
 		return EINVAL;
 	}
 	grh_addresses(grh, source, destination);
+	/* In front of the BTH itself there is a GRH, by RoCE v1; a UDP header follows the others. */
+	type = bytes[0] >> 4 == 6 && grh->next_hdr == IB_NEXT_HEADER_BTH ? PORT_GID_ROCE_V1 : PORT_GID_ROCE_V2;
 	lock_acquire(&hca->net.lock);
-	index = gid_table_find(from, grh_type(grh), destination);
+	index = gid_table_find(from, type, destination);
 	lock_release(&hca->net.lock);
 	if (index == GID_TABLE_SIZE) {
 		/* Sent to a multicast group: answer from the first GID of the family. */
 		struct hca_gid gid;
 
 		for (index = 1; index < GID_TABLE_SIZE; index++)
-			if (!hca_query_gid(context, port, index, &gid) && gid.type == (uint32_t)grh_type(grh) &&
+			if (!hca_query_gid(context, port, index, &gid) && gid.type == (uint32_t)type &&
 			    ip_addr_is_ipv4(gid.gid.raw) == ip_addr_is_ipv4(source))
 				break;
 	}

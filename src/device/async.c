@@ -30,19 +30,6 @@ int hca_command_fd(const struct hca_context *context)
 	return context->command_fd;
 }
 
-static struct async_event *new_port_event(const struct port *port, enum ibv_event_type type)
-{
-	struct async_event *event = calloc(1, sizeof(*event));
-
-	if (!event)
-		return NULL;
-	list_init(&event->node);
-	event->allocated = true;
-	event->ibv.event_type = type;
-	event->ibv.element.port_num = port->number;
-	return event;
-}
-
 /*
  * QPs keep their index: the P_Key behind it changes, and with it who may send to them without packets. The table
  * has changed before: a QP that is modified meanwhile reads it after this, or is found here.
@@ -80,14 +67,22 @@ void contexts_raise(void *device, struct port *port, enum ibv_event_type type)
 	list_for_each(node, &hca->contexts) {
 		struct hca_context *context = list_entry(node, struct hca_context, node);
 		bool concerned = context_port(context, port->number) == port && !context->closed;
-		struct async_event *event = concerned ? new_port_event(port, type) : NULL;
+		struct async_event *event;
 
-		if (concerned && type == IBV_EVENT_PKEY_CHANGE)
+		if (!concerned)
+			continue;
+		if (type == IBV_EVENT_PKEY_CHANGE)
 			take_pkeys(hca, context, port);
-		if (event)
-			event_queue_add(context->async, &event->node, &effects);
-		else if (concerned)
+		event = calloc(1, sizeof(*event));
+		if (!event) {
 			log_error("device %s: out of memory: event %d is lost", port->name, type);
+			continue;
+		}
+		list_init(&event->node);
+		event->allocated = true;
+		event->ibv.event_type = type;
+		event->ibv.element.port_num = port->number;
+		event_queue_add(context->async, &event->node, &effects);
 		if (effects_full(&effects))
 			effects_apply(&effects);
 	}

@@ -12,21 +12,17 @@
 #include "device/hca.h"
 #include "local/block/allocator.h"
 
-/* Peers map memory in these two modes only (VERBATIM_MEMORY). */
-static bool peers_may_map(const struct config *config)
-{
-	return !config->memory[0] || !strcmp(config->memory, "auto") ||
-	       !strcmp(config->memory, "mapped");
-}
-
 void hca_enable_blocks(void)
 {
 	static _Atomic bool settled;
 	struct config config;
+	bool is_of_use;
 
 	if (atomic_load_explicit(&settled, memory_order_relaxed) || log_init() ||
 	    config_load(&config))
 		return;
-	if (!peers_may_map(&config) || !strcmp(config.malloc, "private") || allocator_offer())
+	/* Peers map memory in these two modes only (VERBATIM_MEMORY). */
+	is_of_use = !config.memory[0] || !strcmp(config.memory, "auto") || !strcmp(config.memory, "mapped");
+	if (!is_of_use || !strcmp(config.malloc, "private") || allocator_offer())
 		atomic_store_explicit(&settled, true, memory_order_relaxed);
 }

@@ -263,32 +263,25 @@ static const struct { const char *one, *more, *call; size_t list; } close_kinds[
 	{ "PD", "PDs", "ibv_dealloc_pd", offsetof(struct hca_context, pds) },
 };
 
-static unsigned close_count(struct context_file *file, size_t list)
-{
-	unsigned count = 0;
-	struct list *context, *node;
-
-	list_for_each(context, &file->contexts) {
-		char *of = (char *)list_entry(context, struct hca_context, file_node);
-
-		list_for_each(node, (struct list *)(of + list))
-			count++;
-	}
-	return count;
-}
-
 void file_explain_left(struct context_file *file, struct hca *hca)
 {
 	char words[400] = "";
 	const char *first = NULL;
+	struct list *context, *node;
 	size_t used = 0;
 
 	if (!explaining())
 		return;
 	lock_acquire(&hca->objects);
 	for (unsigned i = 0; i < sizeof(close_kinds) / sizeof(close_kinds[0]); i++) {
-		unsigned count = close_count(file, close_kinds[i].list);
+		unsigned count = 0;
 
+		list_for_each(context, &file->contexts) {
+			char *of = (char *)list_entry(context, struct hca_context, file_node);
+
+			list_for_each(node, (struct list *)(of + close_kinds[i].list))
+				count++;
+		}
 		if (!count || used >= sizeof(words))
 			continue;
 		used += (size_t)snprintf(words + used, sizeof(words) - used, "%s%u %s", used ? ", " : "", count,

@@ -78,20 +78,6 @@ static const char *comp_counter_objection(const struct qp *qp, const struct comp
 	return NULL;
 }
 
-static int comp_counter_join(struct qp *qp, struct comp_counter *counter, uint32_t operations) REQUIRES(qp->lock)
-{
-	if (!qp->counted)
-		qp->counted = calloc(1, sizeof(*qp->counted));
-	if (!qp->counted)
-		return ENOMEM;
-	for (unsigned i = 0; i < COMP_OPERATIONS; i++)
-		if (operations & 1u << i) {
-			qp->counted->of[i] = counter;
-			atomic_fetch_add(&counter->users, 1);
-		}
-	return 0;
-}
-
 int hca_attach_comp_counter(struct qp *qp, struct comp_counter *counter, uint32_t operations)
 {
 	const char *objection;
@@ -107,8 +93,15 @@ int hca_attach_comp_counter(struct qp *qp, struct comp_counter *counter, uint32_
 	}
 	lock_acquire(&qp->lock);
 	objection = comp_counter_objection(qp, counter, operations, &err);
-	if (!objection)
-		err = comp_counter_join(qp, counter, operations);
+	if (!objection && !qp->counted) {
+		qp->counted = calloc(1, sizeof(*qp->counted));
+		err = qp->counted ? 0 : ENOMEM;
+	}
+	for (unsigned i = 0; !err && i < COMP_OPERATIONS; i++)
+		if (operations & 1u << i) {
+			qp->counted->of[i] = counter;
+			atomic_fetch_add(&counter->users, 1);
+		}
 	lock_release(&qp->lock);
 	if (objection)
 		explain_refused_of("ibv_qp_attach_comp_cntr", err, OF(QP, qp->number),

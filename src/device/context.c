@@ -20,20 +20,6 @@ static void free_queue(struct event_queue *queue)
 	free(queue);
 }
 
-static int open_async(struct hca_context *context)
-{
-	context->async = malloc(sizeof(*context->async));
-	if (!context->async)
-		return ENOMEM;
-	context->async_fd = event_fd_open();
-	if (context->async_fd < 0) {
-		free(context->async);
-		return EMFILE;
-	}
-	event_queue_init(context->async, context->async_fd, free_queue);
-	return 0;
-}
-
 /* Of no file yet. */
 static int context_new(const char *device_name, struct hca_context **made)
 {
@@ -59,9 +45,15 @@ static int context_new(const char *device_name, struct hca_context **made)
 	list_init(&context->flows);
 	list_init(&context->counters);
 	list_init(&context->comp_counters);
-	err = open_async(context);
-	if (err)
+	err = ENOMEM;
+	context->async = malloc(sizeof(*context->async));
+	if (!context->async)
 		goto free_context;
+	err = EMFILE;
+	context->async_fd = event_fd_open();
+	if (context->async_fd < 0)
+		goto free_async;
+	event_queue_init(context->async, context->async_fd, free_queue);
 	err = hca_get(&context->hca);
 	if (err)
 		goto close_async;
@@ -76,6 +68,9 @@ put_hca:
 	hca_put(context->hca);
 close_async:
 	event_queue_put(context->async);
+	goto free_context;
+free_async:
+	free(context->async);
 free_context:
 	free(context);
 	return err;
@@ -162,28 +157,12 @@ int hca_import_device(struct hca_context *of, int command_fd, struct hca_context
 	return 0;
 }
 
-/* The last context of the file was closed: all of them end. */
-static void file_end(struct context_file *file)
-{
-	struct list *node;
-
-	file_destroy_objects(file);
-	while ((node = list_pop(&file->contexts))) {
-		struct hca_context *context = list_entry(node, struct hca_context, file_node);
-
-		lock_acquire(&context->hca->objects);
-		list_remove(&context->node);
-		lock_release(&context->hca->objects);
-		context_release(context);
-	}
-	free(file);
-}
-
 /* A fork()ed child closes its copies of the descriptors and leaves the rest alone. */
 bool hca_close(struct hca_context *context)
 {
 	struct context_file *file = context->file;
 	bool abandoned = context->abandoned, last;
+	struct list *node;
 
 	close(context->command_fd);
 	if (abandoned) {
@@ -194,9 +173,17 @@ bool hca_close(struct hca_context *context)
 		lock_release(&context->hca->objects);
 	}
 	last = atomic_fetch_sub(&file->open, 1) == 1;	/* another thread may end all, from here on */
-	if (last && !abandoned) {
-		file_explain_left(file, context->hca);
-		file_end(file);
+	if (!last || abandoned)
+		return last;
+	file_explain_left(file, context->hca);
+	file_destroy_objects(file);
+	while ((node = list_pop(&file->contexts))) {
+		context = list_entry(node, struct hca_context, file_node);
+		lock_acquire(&context->hca->objects);
+		list_remove(&context->node);
+		lock_release(&context->hca->objects);
+		context_release(context);
 	}
-	return last;
+	free(file);
+	return true;
 }

@@ -89,40 +89,23 @@ int hca_resize_cq(struct cq *cq, int cqe)
 	return err;
 }
 
-/* The timer's place stays the CQ's until it is destroyed. */
-static int cq_need_timer(struct hca *hca, struct cq *cq)
-{
-	int err = 0;
-
-	lock_acquire(&hca->objects);
-	if (!cq->has_timer)
-		err = timers_add_cq(&hca->engine);
-	if (!err)
-		cq->has_timer = true;
-	lock_release(&hca->objects);
-	return err;
-}
-
-/* Its timer may be expiring: the thread that expires timers holds the progress lock. */
-static void cq_give_timer(struct hca *hca, struct cq *cq)
-{
-	if (!cq->has_timer)
-		return;
-	lock_acquire(&hca->engine.progress);
-	timers_remove_cq(&hca->engine, cq);
-	lock_release(&hca->engine.progress);
-}
-
 int hca_moderate_cq(struct cq *cq, uint16_t count, uint16_t period_us)
 {
 	const struct cq_moderation moderation = { .count = count, .period_ns = period_us * 1000u };
 	struct hca_context *context = cq->owner;
 	struct effects effects;
-	int err;
+	int err = 0;
 
 	if (context_is_dead(context, "ibv_modify_cq"))
 		return EIO;
-	err = period_us ? cq_need_timer(context->hca, cq) : 0;
+	if (period_us) {	/* the timer's place stays the CQ's until it is destroyed */
+		lock_acquire(&context->hca->objects);
+		if (!cq->has_timer)
+			err = timers_add_cq(&context->hca->engine);
+		if (!err)
+			cq->has_timer = true;
+		lock_release(&context->hca->objects);
+	}
 	if (err)
 		return err;
 	effects_init(&effects);
@@ -155,7 +138,11 @@ int hca_destroy_cq(struct hca_context *context, struct cq *cq)
 	object_wait_for_acks(&cq->ibv.mutex, &cq->ibv.cond, &cq->ibv.async_events_completed,
 			  &cq->async_events_got,
 			     &(struct ack_names){ "ibv_destroy_cq", "ibv_ack_async_event", &cq->error_event, 1 });
-	cq_give_timer(hca, cq);
+	if (cq->has_timer) {	/* it may be expiring: the thread that expires timers holds the progress lock */
+		lock_acquire(&hca->engine.progress);
+		timers_remove_cq(&hca->engine, cq);
+		lock_release(&hca->engine.progress);
+	}
 	lock_acquire(&hca->objects);
 	list_remove(&cq->node);
 	if (cq->channel)

@@ -70,29 +70,12 @@ static void dm_unreserve(struct hca *hca, size_t bytes)
 	lock_release(&hca->objects);
 }
 
-/* Without a block it is memory like any other. */
-static int take_pages(struct dm *dm, size_t alignment)
-{
-	void *memory;
-	int err;
-
-	if (alignment < MEMORY_PAGE)
-		alignment = MEMORY_PAGE;
-	dm->is_block = !block_alloc(dm->bytes, alignment, &memory);
-	if (dm->is_block) {
-		dm->memory = memory;
-		return 0;
-	}
-	err = memory_aligned(dm->bytes, alignment, &dm->memory);
-	if (err)
-		explain("ibv_alloc_dm: cannot allocate %zu bytes: %s", dm->bytes, strerror(err));
-	return err;
-}
-
 int hca_alloc_dm(struct hca_context *context, const struct ibv_alloc_dm_attr *attr,
 		 struct dm **allocated)
 {
 	struct hca *hca = context->hca;
+	size_t alignment;
+	void *memory;
 	struct dm *dm;
 	int err;
 
@@ -109,9 +92,19 @@ int hca_alloc_dm(struct hca_context *context, const struct ibv_alloc_dm_attr *at
 	err = dm_reserve(hca, dm->bytes);
 	if (err)
 		goto free_dm;
-	err = take_pages(dm, (size_t)1 << attr->log_align_req);
-	if (err)
-		goto unreserve;
+	alignment = (size_t)1 << attr->log_align_req;
+	if (alignment < MEMORY_PAGE)
+		alignment = MEMORY_PAGE;
+	dm->is_block = !block_alloc(dm->bytes, alignment, &memory);
+	if (dm->is_block) {
+		dm->memory = memory;
+	} else {	/* it is memory like any other */
+		err = memory_aligned(dm->bytes, alignment, &dm->memory);
+		if (err) {
+			explain("ibv_alloc_dm: cannot allocate %zu bytes: %s", dm->bytes, strerror(err));
+			goto unreserve;
+		}
+	}
 	dm->ibv.handle = object_number(hca);
 	handle_init(context, &context->dms, &dm->handle, dm->ibv.handle);
 	*allocated = dm;

@@ -15,28 +15,10 @@
 /* Of a frame, around what the MTU of the interface counts. */
 #define FRAMING	(FRAME_HEADER_BYTES + FRAME_VLAN_BYTES)
 
-static int check_hash(const struct ibv_rx_hash_conf *hash)
-{
-	if (hash->rx_hash_function != IBV_RX_HASH_FUNC_TOEPLITZ || hash->rx_hash_key_len != HASH_KEY_BYTES ||
-	    !hash->rx_hash_key) {
-		explain_refused("ibv_create_qp", EINVAL,
-				"ibv_create_qp: rx_hash_conf: the function must be "
-				"IBV_RX_HASH_FUNC_TOEPLITZ, the key %u bytes long",
-			HASH_KEY_BYTES);
-		return EINVAL;
-	}
-	if (hash->rx_hash_fields_mask & ~HASH_FIELDS) {
-		explain_refused("ibv_create_qp", EOPNOTSUPP,
-				"ibv_create_qp: rx_hash_fields_mask 0x%llx has unknown bits",
-			(unsigned long long)hash->rx_hash_fields_mask);
-		return EOPNOTSUPP;
-	}
-	return 0;
-}
-
 int ethernet_check(const struct ibv_qp_init_attr_ex *attr)
 {
 	const uint32_t spread = IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
+	const struct ibv_rx_hash_conf *hash = &attr->rx_hash_conf;
 
 	if (attr->srq) {
 		explain_refused("ibv_create_qp", EINVAL,
@@ -52,55 +34,45 @@ int ethernet_check(const struct ibv_qp_init_attr_ex *attr)
 				"IBV_QP_INIT_ATTR_RX_HASH go together, with a table");
 		return EINVAL;
 	}
-	return check_hash(&attr->rx_hash_conf);
-}
-
-static struct receive_hash *hash_new(const struct ibv_qp_init_attr_ex *attr)
-{
-	struct receive_hash *hash = calloc(1, sizeof(*hash));
-
-	if (!hash)
-		return NULL;
-	hash->table = to_rwq_table(attr->rwq_ind_tbl);
-	hash->fields = attr->rx_hash_conf.rx_hash_fields_mask;
-	memcpy(hash->key, attr->rx_hash_conf.rx_hash_key, sizeof(hash->key));
-	return hash;
-}
-
-static bool has_no_mac(const struct netdev *netdev)
-{
-	static const uint8_t none[6];
-
-	return !netdev->loopback && !memcmp(netdev->mac, none, sizeof(none));
-}
-
-/* The interface as it is now. */
-static struct netdev interface_of(struct hca_context *context)
-{
-	struct netdev netdev;
-
-	lock_acquire(&context->hca->net.lock);
-	netdev = context->port->netdev;
-	lock_release(&context->hca->net.lock);
-	return netdev;
+	if (hash->rx_hash_function != IBV_RX_HASH_FUNC_TOEPLITZ || hash->rx_hash_key_len != HASH_KEY_BYTES ||
+	    !hash->rx_hash_key) {
+		explain_refused("ibv_create_qp", EINVAL,
+				"ibv_create_qp: rx_hash_conf: the function must be "
+				"IBV_RX_HASH_FUNC_TOEPLITZ, the key %u bytes long", HASH_KEY_BYTES);
+		return EINVAL;
+	}
+	if (hash->rx_hash_fields_mask & ~HASH_FIELDS) {
+		explain_refused("ibv_create_qp", EOPNOTSUPP,
+				"ibv_create_qp: rx_hash_fields_mask 0x%llx has unknown bits",
+				(unsigned long long)hash->rx_hash_fields_mask);
+		return EOPNOTSUPP;
+	}
+	return 0;
 }
 
 int ethernet_attach(struct hca_context *context, struct qp *qp, const struct ibv_qp_init_attr_ex *attr)
 {
 	struct engine *engine = &context->hca->engine;
-	const struct netdev netdev = interface_of(context);
+	static const uint8_t no_mac[6];
+	struct netdev netdev;
 	int err;
 
-	if (has_no_mac(&netdev)) {
+	lock_acquire(&context->hca->net.lock);
+	netdev = context->port->netdev;
+	lock_release(&context->hca->net.lock);
+	if (!netdev.loopback && !memcmp(netdev.mac, no_mac, sizeof(no_mac))) {
 		explain_refused("ibv_create_qp", EOPNOTSUPP,
 				"ibv_create_qp: RAW_PACKET: %s has no Ethernet address, so its "
 				"packets have no Ethernet header: use another device", netdev.name);
 		return EOPNOTSUPP;
 	}
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_IND_TABLE) {
-		qp->hash = hash_new(attr);
+		qp->hash = calloc(1, sizeof(*qp->hash));
 		if (!qp->hash)
 			return ENOMEM;
+		qp->hash->table = to_rwq_table(attr->rwq_ind_tbl);
+		qp->hash->fields = attr->rx_hash_conf.rx_hash_fields_mask;
+		memcpy(qp->hash->key, attr->rx_hash_conf.rx_hash_key, sizeof(qp->hash->key));
 	}
 	qp->strips_vlan = attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS &&
 			  attr->create_flags & IBV_QP_CREATE_CVLAN_STRIPPING;

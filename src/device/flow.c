@@ -9,18 +9,12 @@
 
 /* ---- flows ---- */
 
-static void flow_hold(const struct steered_flow *flow)
+/* What the flow uses has a user more (@by 1) or less (-1). */
+static void flow_count_user(const struct steered_flow *flow, int by)
 {
-	atomic_fetch_add(&flow->qp->flows, 1);
+	atomic_fetch_add(&flow->qp->flows, (uint32_t)by);
 	for (unsigned i = 0; i < flow->rule.counters; i++)
-		atomic_fetch_add(&to_counters(flow->rule.counter[i])->users, 1);
-}
-
-static void flow_release(const struct steered_flow *flow)
-{
-	atomic_fetch_sub(&flow->qp->flows, 1);
-	for (unsigned i = 0; i < flow->rule.counters; i++)
-		atomic_fetch_sub(&to_counters(flow->rule.counter[i])->users, 1);
+		atomic_fetch_add(&to_counters(flow->rule.counter[i])->users, (uint32_t)by);
 }
 
 int hca_create_flow(struct hca_context *context, struct qp *qp, const struct ibv_flow_attr *attr,
@@ -46,7 +40,7 @@ int hca_create_flow(struct hca_context *context, struct qp *qp, const struct ibv
 	err = flow_rule_of(attr, &flow->rule);
 	if (err)
 		goto free_flow;
-	flow_hold(flow);	/* before the first frame is counted */
+	flow_count_user(flow, 1);	/* before the first frame is counted */
 	lock_acquire(&hca->engine.progress);
 	err = steer_add(&hca->engine, flow);
 	lock_release(&hca->engine.progress);
@@ -57,7 +51,7 @@ int hca_create_flow(struct hca_context *context, struct qp *qp, const struct ibv
 	*created = flow;
 	return 0;
 release:
-	flow_release(flow);
+	flow_count_user(flow, -1);
 free_flow:
 	free(flow);
 	return err;
@@ -73,7 +67,7 @@ int hca_destroy_flow(struct hca_context *context, struct steered_flow *flow)
 	steer_remove(&hca->engine, flow);
 	lock_release(&hca->engine.progress);
 	object_delist(context, &flow->node);
-	flow_release(flow);
+	flow_count_user(flow, -1);
 	free(flow);
 	return 0;
 }

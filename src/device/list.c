@@ -38,30 +38,25 @@ static void explain_no_device(const struct config *config)
 				    interfaces);
 }
 
-/* What the engine would refuse when a device is opened is refused here, before. */
-static int check_settings(struct config *config)
-{
-	enum local_mode mode;
-	int err = config_load(config);
-
-	if (!err)
-		err = local_mode_of(config->memory, &mode);
-	if (!err)
-		err = injection_check();
-	return err ? err : trace_file_check();
-}
-
 int hca_device_list(struct hca_device **devices, int *count)
 {
 	struct subnet_device *hcas = NULL;
 	struct named_netdev *named;
 	struct hca_device *list;
+	enum local_mode mode;
 	struct config config;
 	int i, found, of_fabric = 0, err = naming_list(&named, &found);
 
 	if (err)
 		return err;
-	err = check_settings(&config);
+	/* What the engine would refuse when a device is opened is refused here, before. */
+	err = config_load(&config);
+	if (!err)
+		err = local_mode_of(config.memory, &mode);
+	if (!err)
+		err = injection_check();
+	if (!err)
+		err = trace_file_check();
 	if (!err)
 		err = subnet_list(&hcas, &of_fabric);
 	if (err) {

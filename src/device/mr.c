@@ -164,21 +164,6 @@ void hca_unimport_mr(struct hca_context *context, struct mr *handle)
 
 /* ---- null regions ---- */
 
-/* For all null regions of the process: 8 GiB of address space, and 16 MiB of memory once written to. */
-static int null_memory_take(struct hca *hca) REQUIRES(hca->objects)
-{
-	int err;
-
-	if (hca->null_zeros)
-		return 0;
-	err = memory_null(NULL_MR_BYTES, &hca->null_zeros, &hca->null_sink);
-	if (err)
-		explain("ibv_alloc_null_mr: no %llu GiB of address space: %s: raise the limit "
-				"(ulimit -v)",
-			2 * (unsigned long long)NULL_MR_BYTES >> 30, strerror(err));
-	return err ? ENOMEM : 0;
-}
-
 int hca_alloc_null_mr(struct hca_context *context, struct pd *pd, struct mr **registered)
 {
 	struct hca *hca = context->hca;
@@ -192,11 +177,17 @@ int hca_alloc_null_mr(struct hca_context *context, struct pd *pd, struct mr **re
 		return ENOMEM;
 	mr->owner = context;
 	mr->made_ns = clock_coarse_ns();
+	/* For all null regions of the process: 8 GiB of address space, and 16 MiB of memory once written to. */
 	lock_acquire(&hca->objects);
-	err = null_memory_take(hca);
+	err = hca->null_zeros ? 0 : memory_null(NULL_MR_BYTES, &hca->null_zeros, &hca->null_sink);
 	lock_release(&hca->objects);
-	if (!err)
+	if (err) {
+		explain("ibv_alloc_null_mr: no %llu GiB of address space: %s: raise the limit (ulimit -v)",
+			2 * (unsigned long long)NULL_MR_BYTES >> 30, strerror(err));
+		err = ENOMEM;
+	} else {
 		err = mr_register_null(&hca->mrs, pd, hca->null_zeros, hca->null_sink, mr);
+	}
 	if (err) {
 		free(mr);
 		return err;
@@ -207,14 +198,6 @@ int hca_alloc_null_mr(struct hca_context *context, struct pd *pd, struct mr **re
 }
 
 /* ---- advice ---- */
-
-/* What the advice needs to be allowed; false: no such advice. */
-static bool advice_need(enum ibv_advise_mr_advice advice, unsigned *need)
-{
-	*need = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0;
-	return advice == IBV_ADVISE_MR_ADVICE_PREFETCH || advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE ||
-	       advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT;
-}
 
 static int advise_element(struct mr_table *table, const struct pd *pd, const struct ibv_sge *element,
 			  unsigned need, bool faults)
@@ -250,13 +233,14 @@ static int advise_element(struct mr_table *table, const struct pd *pd, const str
 int hca_advise_mr(struct hca_context *context, const struct pd *pd, enum ibv_advise_mr_advice advice,
 		  uint32_t flags, const struct ibv_sge *list, uint32_t count)
 {
-	unsigned need;
+	const bool writes = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
 	uint32_t i;
 	int err = 0;
 
 	if (context_is_dead(context, "ibv_advise_mr"))
 		return EIO;
-	if (!advice_need(advice, &need)) {
+	if (!writes && advice != IBV_ADVISE_MR_ADVICE_PREFETCH &&
+	    advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) {
 		explain_refused("ibv_advise_mr", ENOTSUP,
 				"ibv_advise_mr: unknown advice %u: expected "
 				"IBV_ADVISE_MR_ADVICE_PREFETCH, _PREFETCH_WRITE or "
@@ -270,7 +254,7 @@ int hca_advise_mr(struct hca_context *context, const struct pd *pd, enum ibv_adv
 		return EINVAL;
 	}
 	for (i = 0; i < count && !err; i++)
-		err = advise_element(&context->hca->mrs, pd, &list[i], need,
+		err = advise_element(&context->hca->mrs, pd, &list[i], writes ? IBV_ACCESS_LOCAL_WRITE : 0,
 				     advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT);
 	return err;
 }

@@ -51,24 +51,18 @@ uint32_t multicast_groups_max(void)
 	return memberships < LIMIT_MULTICAST_GROUPS ? memberships : LIMIT_MULTICAST_GROUPS;
 }
 
-static uint32_t groups_count(const struct hca *hca)
-{
-	uint32_t count = 0;
-	struct list *node;
-
-	list_for_each(node, &hca->groups)
-		count++;
-	return count;
-}
-
 static int groups_make(struct hca *hca, const uint8_t gid[16], const struct port *port, uint16_t lid,
 		       struct multicast_group **made)
 {
 	const uint32_t limit = multicast_groups_max();
 	struct multicast_group *group;
+	uint32_t count = 0;
+	struct list *node;
 	int err;
 
-	if (groups_count(hca) >= limit) {
+	list_for_each(node, &hca->groups)
+		count++;
+	if (count >= limit) {
 		explain_refused("ibv_attach_mcast", ENOMEM,
 				"ibv_attach_mcast: the process has reached its limit of %u "
 				"groups (max_mcast_grp): raise /proc/sys/net/ipv4/igmp_max_memberships", limit);
@@ -107,24 +101,6 @@ static void drop_if_empty(struct hca *hca, struct multicast_group *group)
 	free(group);
 }
 
-static int groups_add(struct hca *hca, struct multicast_group *group, struct qp *qp)
-{
-	unsigned i;
-
-	for (i = 0; i < group->count; i++)
-		if (group->qp[i] == qp)
-			return 0;	/* attached already: no harm (as rxe) */
-	if (group->count == LIMIT_MULTICAST_QPS) {
-		explain_refused("ibv_attach_mcast", ENOMEM,
-				"ibv_attach_mcast: %d QPs are attached to the group, the limit",
-			LIMIT_MULTICAST_QPS);
-		return ENOMEM;
-	}
-	group->qp[group->count++] = qp;
-	atomic_fetch_add(&qp->multicast, 1);
-	return 0;
-}
-
 /* The port that it is modified to; before that the first. */
 static struct port *multicast_port_of(struct qp *qp)
 {
@@ -145,6 +121,7 @@ int hca_attach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 	struct hca *hca = context->hca;
 	const struct port *port = multicast_port_of(qp);
 	struct multicast_group *group;
+	unsigned at;
 	int err = 0;
 
 	if (context_is_dead(qp->owner, "ibv_attach_mcast"))
@@ -171,7 +148,17 @@ int hca_attach_mcast(struct qp *qp, const union ibv_gid *gid, uint16_t lid)
 	if (!group)
 		err = groups_make(hca, gid->raw, port, lid, &group);
 	if (!err) {
-		err = groups_add(hca, group, qp);
+		for (at = 0; at < group->count && group->qp[at] != qp; at++)
+			;
+		if (at == LIMIT_MULTICAST_QPS) {
+			explain_refused("ibv_attach_mcast", ENOMEM,
+					"ibv_attach_mcast: %d QPs are attached to the group, the limit",
+					LIMIT_MULTICAST_QPS);
+			err = ENOMEM;
+		} else if (at == group->count) {	/* else it is attached already: no harm (as rxe) */
+			group->qp[group->count++] = qp;
+			atomic_fetch_add(&qp->multicast, 1);
+		}
 		drop_if_empty(hca, group);
 	}
 	lock_release(&hca->objects);

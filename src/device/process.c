@@ -343,15 +343,6 @@ static void process_release(struct hca *hca)
 	free(hca);
 }
 
-static int watch_interfaces(struct hca *hca)
-{
-	if (!netdev_monitor_open(&hca->netdev_fd))
-		return source_watch(&hca->engine.source.all, &hca->interfaces, hca->netdev_fd);
-	hca->netdev_fd = -1;
-	log_warn("no netlink notifications: changes of interfaces go unnoticed");
-	return 0;
-}
-
 /* Where interfaces are asked for as well, they are there without the fabric, too. */
 static int process_attach(struct hca *hca)
 {
@@ -444,7 +435,12 @@ static int process_start(struct hca **started)
 	}
 	if (the_observer)
 		hca->observed = the_observer->started(hca, &hca->engine.waiter, hca->observer.tag);
-	err = watch_interfaces(hca);
+	if (!netdev_monitor_open(&hca->netdev_fd)) {
+		err = source_watch(&hca->engine.source.all, &hca->interfaces, hca->netdev_fd);
+	} else {
+		hca->netdev_fd = -1;
+		log_warn("no netlink notifications: changes of interfaces go unnoticed");
+	}
 	if (!err)
 		err = engine_start(&hca->engine);
 	if (err)

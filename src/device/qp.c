@@ -42,31 +42,12 @@ static int qp_enter(struct hca *hca, struct qp *qp) REQUIRES(hca->engine.progres
 	return err;
 }
 
-static void qp_leave(struct hca *hca, struct qp *qp) REQUIRES(hca->engine.progress, hca->objects)
-{
-	qp_table_remove(&hca->engine, qp);
-	atomic_store(&qp->access->qpn, 0);
-	lock_acquire(&qp->lock);
-	qp_set_state(qp, IBV_QPS_RESET);
-	lock_release(&qp->lock);
-}
-
 /* Nobody else knows it: not published yet, or taken down. */
 static void qp_is_ours_alone(struct qp *qp) ASSERTS(qp->lock)
 {
 }
 
 /* ---- creation ---- */
-
-static int check_type(const struct ibv_qp_init_attr_ex *attr)
-{
-	if (qp_type_is_supported(attr->qp_type))
-		return 0;
-	explain_refused("ibv_create_qp", EOPNOTSUPP,
-			"ibv_create_qp: qp_type %d is not supported: use RC, UC, UD, RAW_PACKET, "
-			"XRC_SEND or XRC_RECV", attr->qp_type);
-	return EOPNOTSUPP;
-}
 
 /*
  * A QP without a receive queue of its own is created whatever max_recv_wr and max_recv_sge say, and is
@@ -100,16 +81,6 @@ static int check_caps(const struct ibv_qp_init_attr_ex *attr)
 	return 0;
 }
 
-static int check_xrc_recv(const struct ibv_qp_init_attr_ex *attr)
-{
-	if ((attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) && attr->xrcd)
-		return 0;
-	explain_refused("ibv_create_qp", EINVAL,
-			"ibv_create_qp: an XRC_RECV QP needs an XRC domain: set attr.xrcd "
-			"(ibv_open_xrcd) and IBV_QP_INIT_ATTR_XRCD, in ibv_create_qp_ex");
-	return EINVAL;
-}
-
 static int qp_check_srq(const struct ibv_qp_init_attr_ex *attr)
 {
 	const struct srq *srq = to_srq(attr->srq);
@@ -132,12 +103,22 @@ static int qp_check_srq(const struct ibv_qp_init_attr_ex *attr)
 
 static int check_create(const struct ibv_qp_init_attr_ex *attr)
 {
-	int err = check_type(attr);
+	int err = 0;
 
-	if (err)
-		return err;
-	if (attr->qp_type == IBV_QPT_XRC_RECV)
-		return check_xrc_recv(attr);
+	if (!qp_type_is_supported(attr->qp_type)) {
+		explain_refused("ibv_create_qp", EOPNOTSUPP,
+				"ibv_create_qp: qp_type %d is not supported: use RC, UC, UD, RAW_PACKET, "
+				"XRC_SEND or XRC_RECV", attr->qp_type);
+		return EOPNOTSUPP;
+	}
+	if (attr->qp_type == IBV_QPT_XRC_RECV) {
+		if ((attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) && attr->xrcd)
+			return 0;
+		explain_refused("ibv_create_qp", EINVAL,
+				"ibv_create_qp: an XRC_RECV QP needs an XRC domain: set attr.xrcd "
+				"(ibv_open_xrcd) and IBV_QP_INIT_ATTR_XRCD, in ibv_create_qp_ex");
+		return EINVAL;
+	}
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd) {
 		explain_refused("ibv_create_qp", EINVAL,
 				"ibv_create_qp: no protection domain given");
@@ -267,36 +248,11 @@ static void qp_count_user(struct qp *qp, int by)
 			atomic_fetch_add(users[i], (uint32_t)by);
 }
 
-static void fill_public(struct qp *qp)
-{
-	struct ibv_qp *ibv = &qp->ibv.qp_base;
-
-	ibv->pd = (struct ibv_pd *)qp->pd;
-	ibv->send_cq = (struct ibv_cq *)qp->send_cq;
-	ibv->recv_cq = (struct ibv_cq *)qp->recv_cq;
-	ibv->srq = qp->srq ? &qp->srq->ibv : NULL;
-	ibv->handle = ibv->qp_num = qp->number;
-	ibv->qp_type = qp->type;
-	pthread_mutex_init(&ibv->mutex, NULL);
-	pthread_cond_init(&ibv->cond, NULL);
-}
-
-static void publish_access(struct qp *qp) REQUIRES(qp->lock)
-{
-	qp->access->pd = qp->pd ? qp->pd->number : 0;
-	qp->access->type = (uint32_t)qp->type;
-	atomic_store(&qp->access->established, 0);
-	for (unsigned i = 0; i < QP_COUNTERS; i++)
-		atomic_store(&qp->access->tally[i], 0);
-	atomic_store(&qp->access->last_error, IBV_WC_SUCCESS);
-	atomic_store(&qp->access->qpn, qp->number);
-	qp_set_state(qp, IBV_QPS_RESET);
-}
-
 int hca_create_qp_in(struct hca_context *context, struct ibv_qp_init_attr_ex *attr,
 		     struct ring_allocator *allocator, struct qp **created)
 {
 	struct hca *hca = context->hca;
+	struct ibv_qp *ibv;
 	struct qp *qp;
 	int err;
 
@@ -326,14 +282,29 @@ int hca_create_qp_in(struct hca_context *context, struct ibv_qp_init_attr_ex *at
 	lock_acquire(&hca->objects);
 	err = qp_enter(hca, qp);
 	if (!err) {
-		publish_access(qp);
+		qp->access->pd = qp->pd ? qp->pd->number : 0;
+		qp->access->type = (uint32_t)qp->type;
+		atomic_store(&qp->access->established, 0);
+		for (unsigned i = 0; i < QP_COUNTERS; i++)
+			atomic_store(&qp->access->tally[i], 0);
+		atomic_store(&qp->access->last_error, IBV_WC_SUCCESS);
+		atomic_store(&qp->access->qpn, qp->number);
+		qp_set_state(qp, IBV_QPS_RESET);
 		list_add_tail(&context->qps, &qp->node);
 	}
 	lock_release(&hca->objects);
 	lock_release(&hca->engine.progress);
 	if (err)
 		goto fini_transport;
-	fill_public(qp);
+	ibv = &qp->ibv.qp_base;
+	ibv->pd = (struct ibv_pd *)qp->pd;
+	ibv->send_cq = (struct ibv_cq *)qp->send_cq;
+	ibv->recv_cq = (struct ibv_cq *)qp->recv_cq;
+	ibv->srq = qp->srq ? &qp->srq->ibv : NULL;
+	ibv->handle = ibv->qp_num = qp->number;
+	ibv->qp_type = qp->type;
+	pthread_mutex_init(&ibv->mutex, NULL);
+	pthread_cond_init(&ibv->cond, NULL);
 	qp_count_user(qp, 1);
 	attr->cap = qp->cap;
 	*created = qp;
@@ -351,18 +322,6 @@ free_qp:
 
 /* ---- connected to whom ---- */
 
-static bool qp_is_connected_to(struct qp *qp, uint32_t slot)
-{
-	bool connected;
-
-	lock_acquire(&qp->lock);
-	connected = qp_is(qp, QP_CONNECTED) && (qp->route.loopback || qp->route.link == ROUTE_IB) &&
-		    (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD ||
-		     qp->state == IBV_QPS_SQE) && qpn_slot(qp->attr.dest_qp_num) == slot;
-	lock_release(&qp->lock);
-	return connected;
-}
-
 bool qps_are_connected_to(struct hca *hca, uint32_t slot)
 {
 	struct list *context_node, *node;
@@ -372,29 +331,23 @@ bool qps_are_connected_to(struct hca *hca, uint32_t slot)
 	list_for_each(context_node, &hca->contexts) {
 		struct hca_context *context = list_entry(context_node, struct hca_context, node);
 
-		list_for_each(node, &context->qps)
-			found = found ||
-				qp_is_connected_to(list_entry(node, struct qp, node), slot);
+		list_for_each(node, &context->qps) {
+			struct qp *qp = list_entry(node, struct qp, node);
+
+			if (found)
+				break;
+			lock_acquire(&qp->lock);
+			found = qp_is(qp, QP_CONNECTED) && (qp->route.loopback || qp->route.link == ROUTE_IB) &&
+				(qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS ||
+				 qp->state == IBV_QPS_SQD || qp->state == IBV_QPS_SQE) && qpn_slot(qp->attr.dest_qp_num) == slot;
+			lock_release(&qp->lock);
+		}
 	}
 	lock_release(&hca->objects);
 	return found;
 }
 
 /* ---- destruction ---- */
-
-static void cancel_events(struct qp *qp)
-{
-	struct ibv_qp *ibv = &qp->ibv.qp_base;
-	unsigned i;
-
-	for (i = 0; i < sizeof(qp->event) / sizeof(qp->event[0]); i++)
-		event_withdraw(qp->async, &qp->event[i].node);
-	object_wait_for_acks(&ibv->mutex, &ibv->cond, &ibv->events_completed, &qp->async_events_got,
-			     &(struct ack_names){ "ibv_destroy_qp", "ibv_ack_async_event", qp->event,
-					   sizeof(qp->event) / sizeof(qp->event[0]) });
-	pthread_mutex_destroy(&ibv->mutex);
-	pthread_cond_destroy(&ibv->cond);
-}
 
 /* From now on neither a packet nor a call finds it. */
 static void take_down(struct hca *hca, struct qp *qp)
@@ -405,7 +358,11 @@ static void take_down(struct hca *hca, struct qp *qp)
 	lock_acquire(&hca->engine.progress);
 	qp_wait_for_tx(qp);
 	lock_acquire(&hca->objects);
-	qp_leave(hca, qp);
+	qp_table_remove(&hca->engine, qp);
+	atomic_store(&qp->access->qpn, 0);
+	lock_acquire(&qp->lock);
+	qp_set_state(qp, IBV_QPS_RESET);
+	lock_release(&qp->lock);
 	qp->is_down = true;
 	lock_release(&hca->objects);
 	lock_acquire(&qp->lock);
@@ -415,24 +372,6 @@ static void take_down(struct hca *hca, struct qp *qp)
 	timers_disarm(&hca->engine, qp);
 	lock_release(&hca->engine.progress);
 	local_drain_qp(&hca->engine.local, qp->number);
-}
-
-/* One of several opens of an XRC_RECV QP ends. False: it was the last. */
-static bool is_still_open(struct hca *hca, struct qp *qp)
-{
-	bool open;
-
-	lock_acquire(&hca->objects);
-	open = qp->opens > 1;
-	qp->opens -= open;
-	lock_release(&hca->objects);
-	return open;
-}
-
-static bool is_target_in(const struct qp *qp, const struct xrc_domain *domain, uint32_t number)
-{
-	return qp->type == IBV_QPT_XRC_RECV && qp->xrcd->domain == domain && qp->number == number &&
-	       !qp->is_down;
 }
 
 static struct qp *find_target(struct hca *hca, const struct xrc_domain *domain, uint32_t number)
@@ -446,7 +385,8 @@ static struct qp *find_target(struct hca *hca, const struct xrc_domain *domain, 
 		list_for_each(node, &context->qps) {
 			struct qp *qp = list_entry(node, struct qp, node);
 
-			if (is_target_in(qp, domain, number))
+			if (qp->type == IBV_QPT_XRC_RECV && qp->xrcd->domain == domain && qp->number == number &&
+			    !qp->is_down)
 				return qp;
 		}
 	}
@@ -479,10 +419,16 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 {
 	struct hca *hca = context->hca;
 	uint32_t groups = atomic_load(&qp->multicast), flows = atomic_load(&qp->flows);
+	struct ibv_qp *ibv = &qp->ibv.qp_base;
+	bool is_still_open;
 
 	if (context_is_dead(context, "ibv_destroy_qp"))
 		return EIO;
-	if (is_still_open(hca, qp))
+	lock_acquire(&hca->objects);
+	is_still_open = qp->opens > 1;	/* an XRC_RECV QP, by others */
+	qp->opens -= is_still_open;
+	lock_release(&hca->objects);
+	if (is_still_open)
 		return 0;
 	if (flows) {
 		explain_refused_of("ibv_destroy_qp", EBUSY, OF(QP, qp->number),
@@ -500,7 +446,12 @@ int hca_destroy_qp(struct hca_context *context, struct qp *qp)
 	}
 	if (!qp->is_down)	/* a handler may have left for good while the last call waited */
 		take_down(hca, qp);
-	cancel_events(qp);
+	for (unsigned i = 0; i < QP_EVENTS; i++)
+		event_withdraw(qp->async, &qp->event[i].node);
+	object_wait_for_acks(&ibv->mutex, &ibv->cond, &ibv->events_completed, &qp->async_events_got,
+			     &(struct ack_names){ "ibv_destroy_qp", "ibv_ack_async_event", qp->event, QP_EVENTS });
+	pthread_mutex_destroy(&ibv->mutex);
+	pthread_cond_destroy(&ibv->cond);
 	lock_acquire(&hca->objects);
 	list_remove(&qp->node);
 	lock_release(&hca->objects);

@@ -42,33 +42,12 @@ static int check_mtu(const struct hca_context *context, const struct qp *qp,
 	return EINVAL;
 }
 
-/* The tables of a device's ports may be of different lengths; qp_modify_check() knows the longest. */
-static int qp_modify_check_pkey(const struct hca_context *context, const struct qp *qp, uint32_t number,
-				uint32_t index)
-{
-	const struct port *port = context_port(context, number);
-
-	if (!port || index < port->pkeys)
-		return 0;
-	explain_refused_of("ibv_modify_qp", EINVAL, OF(QP, qp->number),
-			   "ibv_modify_qp: qp 0x%06x: pkey_index %u: the table of port %u has %u entries",
-			   qp->number, index, number, port->pkeys);
-	return EINVAL;
-}
-
 struct resolved {
 	struct route route;
 	bool by_udp, by_port;		/* of struct qp */
 	uint32_t mtu;			/* bytes, of the port that a datagram's QP moves to; 0: as it is */
 	struct path *path;
 };
-
-static uint16_t source_port(const struct qp *qp, uint32_t dest_qpn)
-{
-	uint32_t hash = qp->number * 0x9e3779b1u ^ dest_qpn * 0x85ebca6bu;
-
-	return (uint16_t)(0xc000 | (hash >> 16 & 0x3fff));
-}
 
 /* A channel that was opened since was told how many QPs stay with UDP, and this is none of them. */
 static void qp_modify_av(struct hca *hca, struct qp *qp, enum ibv_qp_state from, struct resolved *resolved)
@@ -100,6 +79,7 @@ static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct 
 {
 	struct engine *engine = &context->hca->engine;
 	struct path_key key = { .slot = qpn_slot(peer) };
+	uint32_t hash;
 	bool on_host;
 	int err = 0;
 
@@ -135,7 +115,9 @@ static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct 
 		err = engine_open_sender(engine, &resolved->route, peer, "ibv_modify_qp");
 	if (err)
 		return err;
-	route_set_udp(&resolved->route, on_host ? (uint16_t)qpn_slot(qp->number) : 0, source_port(qp, peer));
+	hash = qp->number * 0x9e3779b1u ^ peer * 0x85ebca6bu;	/* of the source port */
+	route_set_udp(&resolved->route, on_host ? (uint16_t)qpn_slot(qp->number) : 0,
+		      (uint16_t)(0xc000 | (hash >> 16 & 0x3fff)));
 	memcpy(key.destination, resolved->route.destination, sizeof(key.destination));
 	resolved->path = path_get(&context->hca->paths, &key);
 	return resolved->path ? 0 : ENOMEM;
@@ -201,6 +183,7 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	struct resolved resolved = { .path = NULL };
 	struct transport_room room = { .resource = NULL };
 	struct effects effects;
+	const struct port *to;
 	uint32_t peer, port;
 	int err;
 
@@ -215,8 +198,14 @@ int hca_modify_qp(struct qp *qp, struct ibv_qp_attr *attr, int mask)
 	lock_release(&qp->lock);
 	if (!err && (mask & IBV_QP_MAX_DEST_RD_ATOMIC))
 		err = transport_reserve(&room, attr->max_dest_rd_atomic);
-	if (!err)
-		err = qp_modify_check_pkey(context, qp, port, mask & IBV_QP_PKEY_INDEX ? attr->pkey_index : 0);
+	/* The tables of a device's ports may be of different lengths; qp_modify_check() knows the longest. */
+	to = context_port(context, port);
+	if (!err && mask & IBV_QP_PKEY_INDEX && to && attr->pkey_index >= to->pkeys) {
+		explain_refused_of("ibv_modify_qp", EINVAL, OF(QP, qp->number),
+				   "ibv_modify_qp: qp 0x%06x: pkey_index %u: the table of port %u has %u entries",
+				   qp->number, attr->pkey_index, port, to->pkeys);
+		err = EINVAL;
+	}
 	if (!err)
 		err = qp_modify_resolve(context, qp, attr, mask, peer, port, &resolved);
 	if (err) {

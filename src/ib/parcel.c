@@ -13,7 +13,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define STAT_BLOCK	512u
 #define SEALS	(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
 
 union parcel_control {
@@ -128,6 +127,28 @@ int parcel_read(int file, void *data, size_t bytes)
 	return 0;
 }
 
+/* Is each page of it in memory? */
+static bool parcel_is_resident(void *memory, size_t bytes)
+{
+	size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE), some;
+	unsigned char page[1024];
+
+	for (size_t at = 0; at < bytes; at += some) {
+		some = bytes - at < sizeof(page) * page_bytes ? bytes - at : sizeof(page) * page_bytes;
+		if (mincore((char *)memory + at, some, page))
+			return false;
+		for (size_t i = 0; i * page_bytes < some; i++)
+			if (!(page[i] & 1))
+				return false;
+	}
+	return true;
+}
+
+/*
+ * Of holes st_blocks says nothing, since there may be pages behind the end, and SEEK_HOLE waits as long as a
+ * program has the file's lock. mincore(2) tells: the file's owner, or whoever may write to it, which the owner
+ * can end. So the file of another user is not mapped, but for root's.
+ */
 int parcel_map(int file, size_t bytes, void **memory)
 {
 	struct statfs system;
@@ -136,13 +157,16 @@ int parcel_map(int file, size_t bytes, void **memory)
 
 	if (!parcel_is_sealed(file, bytes, &stat))
 		return EBADF;
-	if (fstatfs(file, &system) || system.f_type != TMPFS_MAGIC ||
-	    (uint64_t)stat.st_blocks * STAT_BLOCK < bytes)
+	if (fstatfs(file, &system) || system.f_type != TMPFS_MAGIC || (stat.st_uid && stat.st_uid != geteuid()))
 		return EOPNOTSUPP;
 	/* Private, since a sealed file is not mapped otherwise by every kernel; nobody writes to it. */
 	mapped = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, file, 0);
 	if (mapped == MAP_FAILED)
 		return EOPNOTSUPP;
+	if (!parcel_is_resident(mapped, bytes)) {
+		munmap(mapped, bytes);
+		return EOPNOTSUPP;
+	}
 	*memory = mapped;
 	return 0;
 }

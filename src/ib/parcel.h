@@ -30,7 +30,8 @@ int parcel_pass(int fd, const void *head, int file);
 int parcel_read(int file, void *data, size_t bytes);
 /*
  * The same in place, for reading; munmap() ends it. EBADF, as above; EOPNOTSUPP: to touch it might take
- * memory that there is not, as in a file of huge pages or with holes: it has to be read.
+ * memory that there is not, as in a file of huge pages, with holes, or of another user, whose holes are not
+ * to be seen: it has to be read.
  */
 int parcel_map(int file, size_t bytes, void **memory);
 

@@ -96,10 +96,12 @@ static void a_file_with_holes_is_read_and_not_mapped(void **unused)
 	uint8_t *data = malloc(LONG), byte = 5;
 	void *memory;
 
-	for (unsigned missing = 0; missing <= 4; missing++) {		/* 4: none */
+	for (unsigned missing = 0; missing <= 5; missing++) {	/* 4: none; 5: likewise, and it has pages enough */
 		int file = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 		assert_int_equal(ftruncate(file, LONG), 0);
+		if (missing == 5)
+			assert_int_equal(fallocate(file, FALLOC_FL_KEEP_SIZE, LONG, LONG), 0);
 		assert_int_equal(pwrite(file, &byte, 1, LONG - 1), 1);
 		for (unsigned i = 0; i < 4; i++)
 			if (i != missing)

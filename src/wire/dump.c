@@ -257,7 +257,7 @@ int packet_dump(const struct packet *packet, char *text, size_t size)
 		*text = '\0';
 	add_bth(&line, packet);
 	add_extensions(&line, packet);
-	if (opcode_has_payload(packet->op))
+	if (opcode_has_payload(packet->op) || packet->payload_bytes)
 		add(&line, " payload %zu", packet->payload_bytes);
 	/* What is sent to QP1 (QP0 does not exist here). */
 	if (packet->op->code == OPCODE_UD_SEND_ONLY && packet->dest_qpn == 1 && packet->payload &&

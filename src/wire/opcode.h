@@ -87,6 +87,15 @@ static inline bool opcode_has_payload(const struct opcode *op)
 }
 
 /*
+ * Whether a packet of @op is parsed with payload, too: a request with payload that its opcode does not have
+ * is for the responder to refuse (9.7.4.1.2, 9.7.4.1.6), and it hears nothing of what the parser drops.
+ */
+static inline bool opcode_lets_payload_in(const struct opcode *op)
+{
+	return opcode_has_payload(op) || !(opcode_is_response(op) || opcode_is_notice(op));
+}
+
+/*
  * Whether @now may follow @previous within one stream of requests (or of read responses) of a
  * QP: IBTA 9.7.4.1.2 for RC, 9.8.2.2.2 for UC. @previous is NULL before the first packet.
  */

@@ -194,7 +194,7 @@ enum parse packet_parse(const uint8_t *data, size_t length, struct packet *packe
 	pad = data[1] >> BTH_PAD_SHIFT & 3;
 	if (length % 4 || rest < pad)
 		return PARSE_PAD;
-	if (rest > (opcode_has_payload(op) ? PATH_MTU_MAX : 0))
+	if (rest > (opcode_lets_payload_in(op) ? PATH_MTU_MAX : 0))
 		return PARSE_LENGTH;
 
 	*packet = (struct packet){

@@ -51,7 +51,7 @@ enum parse {
 	PARSE_OPCODE,		/* no such opcode */
 	PARSE_VERSION,		/* transport header version is not 0 */
 	PARSE_PAD,		/* length not a multiple of 4, or pad without payload */
-	PARSE_LENGTH,		/* payload over PATH_MTU_MAX, or where the opcode has none */
+	PARSE_LENGTH,		/* payload over PATH_MTU_MAX, or in an answer that has none */
 };
 
 /*

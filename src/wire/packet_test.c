@@ -33,7 +33,8 @@ static enum parse expected_verdict(uint8_t code, uint8_t flags, size_t length)
 		return PARSE_SHORT;
 	if (length % 4 || (pad && length == op->header_bytes + 4))
 		return PARSE_PAD;
-	if (!opcode_has_payload(op) && length > op->header_bytes + 4)
+	if ((op->verb == VERB_ACK || op->verb == VERB_ATOMIC_ACK || op->verb == VERB_CNP) &&
+	    length > op->header_bytes + 4)
 		return PARSE_LENGTH;
 	return PARSE_OK;
 }
@@ -90,6 +91,26 @@ static void payload_is_bounded_by_the_largest_path_mtu(void **unused)
 	assert_int_equal(packet.payload_bytes, 4096);
 	assert_int_equal(packet_parse(data, 12 + 4100 + 4, &packet), PARSE_LENGTH);
 	assert_int_equal(packet_parse(data, sizeof(data) & ~3u, &packet), PARSE_LENGTH);
+}
+
+static void payload_that_a_request_cannot_have_is_for_its_qp_to_refuse(void **unused)
+{
+	static const uint8_t requests[] = { OPCODE_RC_READ_REQUEST, OPCODE_RC_FETCH_ADD, OPCODE_RC_FLUSH };
+	static const uint8_t answers[] = { OPCODE_RC_ACKNOWLEDGE, OPCODE_RC_ATOMIC_ACKNOWLEDGE };
+	static uint8_t data[PACKET_BYTES_MAX];
+	struct packet packet;
+
+	for (size_t i = 0; i < sizeof(requests); i++) {
+		data[0] = requests[i];
+		assert_int_equal(packet_parse(data, opcode_get(requests[i])->header_bytes + 240 + 4, &packet),
+				 PARSE_OK);
+		assert_int_equal(packet.payload_bytes, 240);
+	}
+	for (size_t i = 0; i < sizeof(answers); i++) {
+		data[0] = answers[i];
+		assert_int_equal(packet_parse(data, opcode_get(answers[i])->header_bytes + 240 + 4, &packet),
+				 PARSE_LENGTH);
+	}
 }
 
 static struct packet random_packet(uint64_t *random, const struct opcode *op)
@@ -334,6 +355,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parsing_is_right_for_every_opcode_length_and_flag_byte),
 		cmocka_unit_test(payload_is_bounded_by_the_largest_path_mtu),
+		cmocka_unit_test(payload_that_a_request_cannot_have_is_for_its_qp_to_refuse),
+		cmocka_unit_test(payload_that_a_request_cannot_have_is_for_its_qp_to_refuse),
 		cmocka_unit_test(what_is_written_is_parsed_back_for_every_opcode),
 		cmocka_unit_test(headers_are_laid_out_as_the_specification_draws_them),
 		cmocka_unit_test(reserved_bits_are_ignored_on_receipt),

@@ -8,7 +8,7 @@
  * The first fork_register() installs the handlers, not the loading of a library: allocators install
  * theirs when they are loaded, and have to come after ours, which take locks under which memory is
  * allocated. Blocks (local/block/block_fork.c) are apart: installed when the core is loaded, they come
- * last, and first in a child.
+ * last, and first in a child. So is what a child forgets of sleepers (base/lock.c), which takes no lock.
  *
  * In a child only what is safe between fork() and exec() in a threaded program: storing, closing,
  * initialising locks.

@@ -22,6 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/lock_news.h"
 #include "base/log.h"
 
 #if defined(__clang__)
@@ -73,8 +74,7 @@ struct CAPABILITY lock {
 #endif
 };
 
-/* LOCK_WAITED_FOR: held, and a thread may sleep until it is free. */
-enum lock_word { LOCK_FREE, LOCK_HELD, LOCK_WAITED_FOR };
+enum lock_word { LOCK_FREE, LOCK_HELD };
 
 /* Threads wait for something that is said under a lock, which they hold. */
 struct condition {
@@ -103,9 +103,9 @@ void condition_wait(struct condition *condition, struct lock *lock, uint64_t unt
 /* Wakes all threads that wait. The caller holds the lock. */
 void condition_say(struct condition *condition);
 
-/* Behind lock_acquire() and lock_release(). */
+/* Behind lock_acquire() and lock_release(); the second touches nothing of the lock. */
 void lock_sleep(struct lock *lock);
-void lock_wake(struct lock *lock);
+void lock_released(struct lock *lock);
 
 /* Initialising or destroying a lock requires sole ownership of what it guards. */
 static inline void lock_init(struct lock *lock) ASSERTS(lock)
@@ -126,7 +126,7 @@ static inline void lock_destroy(struct lock *lock) ASSERTS(lock)
 
 static inline bool lock_is_counted(void)
 {
-	return __builtin_expect(__atomic_load_n(&log_any, __ATOMIC_RELAXED), 0);
+	return __builtin_expect(atomic_load_explicit(&lock_news, memory_order_relaxed) & LOCK_COUNTED, 0);
 }
 
 /* Without counting. True: taken. */
@@ -164,6 +164,9 @@ static inline bool lock_try(struct lock *lock) TRY_ACQUIRES(true, lock) UNCHECKE
 }
 
 /*
+ * No fence: who releases a lock and then looks for what others left because they found it held (lock_try())
+ * makes one between.
+ *
  * Always inlined: it is the end of every post. The link-time optimiser decides by the size of what is around
  * it, and bench/trace_cost counts what comes of that.
  */
@@ -172,12 +175,11 @@ static inline __attribute__((always_inline)) void lock_release(struct lock *lock
 #ifdef CHECK_HELD_LOCKS
 	pthread_mutex_unlock(&lock->mutex);
 #else
-	if (__builtin_expect(atomic_exchange_explicit(&lock->word, LOCK_FREE,
-						      memory_order_release) == LOCK_WAITED_FOR, 0))
-		lock_wake(lock);
+	atomic_store_explicit(&lock->word, LOCK_FREE, memory_order_release);
+	atomic_signal_fence(memory_order_seq_cst);
 #endif
-	if (lock_is_counted())
-		log_let_go();
+	if (__builtin_expect(atomic_load_explicit(&lock_news, memory_order_relaxed) != 0, 0))
+		lock_released(lock);
 }
 
 /*

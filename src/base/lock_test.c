@@ -4,7 +4,10 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -146,9 +149,12 @@ static void all_hear_what_is_said(void **state)
 }
 
 #ifndef CHECK_HELD_LOCKS
-static _Atomic unsigned futex_calls;
+#define WITHOUT "LOCK_TEST_WITHOUT_MEMBARRIER"
 
-/* In place of the C library's, which lock.c would call. */
+static _Atomic unsigned futex_calls, barriers;
+static _Atomic bool is_forbidden;	/* membarrier(2): as by a filter of the program */
+
+/* In place of the C library's, which lock.c would call, in its constructor, too. */
 long syscall(long number, ...)
 {
 	long (*real)(long, ...) = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
@@ -157,11 +163,145 @@ long syscall(long number, ...)
 	unsigned i;
 
 	futex_calls += number == SYS_futex;
+	barriers += number == SYS_membarrier;
+	if (number == SYS_membarrier && (is_forbidden || getenv(WITHOUT))) {
+		errno = EPERM;
+		return -1;
+	}
 	va_start(arguments, number);
 	for (i = 0; i < 6; i++)
 		argument[i] = va_arg(arguments, long);
 	va_end(arguments);
 	return real(number, argument[0], argument[1], argument[2], argument[3], argument[4], argument[5]);
+}
+
+static bool somebody_sleeps(void)	/* or is about to */
+{
+	return atomic_load(&lock_news) >= LOCK_SLEEPER;
+}
+
+static void nobody_is_thought_to_sleep_when_all_have_had_the_lock(void **state)
+{
+	assert_false(somebody_sleeps());
+	who_waits_sleeps_and_keeps_errno(state);
+	one_thread_at_a_time(state);
+	assert_false(somebody_sleeps());
+}
+
+static void releasing_costs_no_system_call(void **state)
+{
+	unsigned before = futex_calls;
+
+	for (unsigned i = 0; i < 1000; i++) {
+		lock_acquire(&lock);
+		lock_release(&lock);
+	}
+	assert_int_equal(futex_calls, before);
+}
+
+/* Locks that nobody sleeps for share what says that somebody does. */
+static void a_sleeper_does_not_disturb_other_locks(void **state)
+{
+	struct lock others[256] = { 0 };
+	pthread_t thread;
+
+	unsigned before = barriers;
+
+	lock_acquire(&lock);
+	assert_int_equal(pthread_create(&thread, NULL, wait_for_lock, NULL), 0);
+	while (!somebody_sleeps() || (barriers == before && !getenv(WITHOUT)))
+		sched_yield();
+	for (unsigned i = 0; i < 256; i++) {
+		lock_acquire(&others[i]);
+		assert_false(can_be_had(&others[i]));
+		lock_release(&others[i]);
+		assert_true(can_be_had(&others[i]));
+	}
+	lock_release(&lock);
+	pthread_join(thread, NULL);
+}
+
+static void *free_what_is_released(void *lone)
+{
+	lock_acquire(lone);
+	lock_release(lone);
+	lock_destroy(lone);
+	free(lone);
+	return NULL;
+}
+
+/* Its next holder may free a lock at once (the address sanitizer would see a touch). */
+static void who_has_released_a_lock_does_not_touch_it(void **state)
+{
+	for (unsigned i = 0; i < 300; i++) {
+		struct lock *lone = calloc(1, sizeof(*lone));
+		pthread_t thread;
+
+		lock_acquire(lone);
+		assert_int_equal(pthread_create(&thread, NULL, free_what_is_released, lone), 0);
+		if (i % 3 == 0)
+			while (!somebody_sleeps())
+				sched_yield();
+		else if (i % 3 == 1)
+			sched_yield();
+		lock_release(lone);
+		pthread_join(thread, NULL);
+	}
+}
+
+/* Threads that slept are not in the child, whose own sleep and wake each other. */
+static void a_child_has_no_sleepers_of_its_parent(void **state)
+{
+	pthread_t thread;
+	int status;
+	pid_t child;
+
+	lock_acquire(&lock);
+	assert_int_equal(pthread_create(&thread, NULL, wait_for_lock, NULL), 0);
+	while (!somebody_sleeps())
+		sched_yield();
+	child = fork();
+	if (!child) {
+		bool slept = somebody_sleeps();
+
+		lock_release(&lock);
+		one_thread_at_a_time(state);
+		who_waits_sleeps_and_keeps_errno(state);
+		_exit(slept || somebody_sleeps());
+	}
+	lock_release(&lock);
+	pthread_join(thread, NULL);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
+/* A program may filter system calls once it has the library. Afterwards each sleeper looks by itself. */
+static void what_is_forbidden_later_loses_no_wake_up(void **state)
+{
+	is_forbidden = true;
+	one_thread_at_a_time(state);
+	who_waits_sleeps_and_keeps_errno(state);
+	all_hear_what_is_said(state);
+	assert_false(somebody_sleeps());
+}
+
+/* The same from the start, in a process of its own: where a kernel does not have it. */
+static void without_membarrier_it_is_the_same(void **state)
+{
+	int status;
+	pid_t child;
+
+	if (getenv(WITHOUT))
+		return;
+	setenv(WITHOUT, "1", 1);
+	child = fork();
+	if (!child) {
+		execl("/proc/self/exe", "lock_test", NULL);
+		_exit(127);
+	}
+	unsetenv(WITHOUT);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
 }
 
 static void *wait_once(void *unused)
@@ -235,6 +375,13 @@ int main(void)
 		cmocka_unit_test(all_hear_what_is_said),
 #ifndef CHECK_HELD_LOCKS
 		cmocka_unit_test(what_nobody_waits_for_costs_no_system_call),
+		cmocka_unit_test(nobody_is_thought_to_sleep_when_all_have_had_the_lock),
+		cmocka_unit_test(releasing_costs_no_system_call),
+		cmocka_unit_test(a_sleeper_does_not_disturb_other_locks),
+		cmocka_unit_test(who_has_released_a_lock_does_not_touch_it),
+		cmocka_unit_test(a_child_has_no_sleepers_of_its_parent),
+		cmocka_unit_test(without_membarrier_it_is_the_same),
+		cmocka_unit_test(what_is_forbidden_later_loses_no_wake_up),
 #endif
 		cmocka_unit_test(a_wait_ends_at_its_deadline),
 	};

@@ -22,6 +22,7 @@
 
 #include "base/call.h"
 #include "base/fork.h"
+#include "base/lock_news.h"
 #include "base/repeat.h"
 
 #define LINE_MAX_BYTES 1024
@@ -31,7 +32,6 @@
 
 enum log_level log_level = LOG_OFF;
 bool explain_enabled;
-bool log_any;
 
 struct waiting {
 	_Atomic bool used;
@@ -426,6 +426,6 @@ int log_init(void)
 	}
 	__atomic_store_n(&log_level, level, __ATOMIC_RELAXED);
 	explain_settle();
-	__atomic_store_n(&log_any, level != LOG_OFF || enabled, __ATOMIC_RELAXED);
+	lock_set_counted(level != LOG_OFF || enabled);
 	return 0;
 }

@@ -31,7 +31,6 @@ enum log_level { LOG_OFF, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_PACKET }
 
 extern enum log_level log_level;	/* set once, by log_init() */
 extern bool explain_enabled;		/* they are printed, or somebody listens */
-extern bool log_any;			/* one of the two is on: locks are counted */
 
 /*
  * Reads VERBATIM_LOG and VERBATIM_EXPLAIN. Returns 0, or EINVAL after a line on stderr that

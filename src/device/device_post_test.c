@@ -98,15 +98,15 @@ void __wrap_log_let_go(void)
 
 static unsigned taken_by_a_post(struct qp *qp, uint64_t wr_id)
 {
-	bool before = log_any;
+	bool before = lock_is_counted();
 
-	log_any = true;		/* locks are counted */
+	lock_set_counted(true);
 	watched_taken = 0;
 	watched = &qp->lock;
 	if (post_send(qp, wr_id, 8))
 		watched_taken = 0;
 	watched = NULL;
-	log_any = before;
+	lock_set_counted(before);
 	return watched_taken;
 }
 

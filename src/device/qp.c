@@ -339,7 +339,8 @@ bool qps_are_connected_to(struct hca *hca, uint32_t slot)
 			lock_acquire(&qp->lock);
 			found = qp_is(qp, QP_CONNECTED) && (qp->route.loopback || qp->route.link == ROUTE_IB) &&
 				(qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS ||
-				 qp->state == IBV_QPS_SQD || qp->state == IBV_QPS_SQE) && qpn_slot(qp->attr.dest_qp_num) == slot;
+				 qp->state == IBV_QPS_SQD || qp->state == IBV_QPS_SQE)
+				&& qpn_slot(qp->attr.dest_qp_num) == slot;
 			lock_release(&qp->lock);
 		}
 	}

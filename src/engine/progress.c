@@ -102,8 +102,11 @@ static void progress_for(struct engine *engine, const struct cq *polled, unsigne
 /* The part of a round without the lock. */
 static void progress_after(struct engine *engine, bool hold, unsigned *packets)
 {
-	if (!hold)
+	if (!hold) {
+		/* Who found the lock held left its work to us: it saw us hold it, or we see the work. */
+		atomic_thread_fence(memory_order_seq_cst);
 		tx_serve_run_queue(engine);
+	}
 	if (local_fetch(&engine->local))
 		(*packets)++;
 }

@@ -793,9 +793,9 @@ static uint8_t heard_refusal(struct end *end, double limit_s)
 
 	while (why == DROP_NONE && now() < until) {
 		CHECK(!ibv_poll_cq(end->cq, 1, &wc));
-		lock_acquire(&qp->lock);
+		pair_lock(&qp->lock);
 		why = qp->refusal.why;
-		lock_release(&qp->lock);
+		pair_unlock(&qp->lock);
 	}
 	return why;
 }

@@ -764,9 +764,9 @@ static void ask(struct end *end, uint32_t key)
 	double until = now() + LIMIT_S;
 	struct ibv_wc wc;
 
-	lock_acquire(&qp->lock);
+	pair_lock(&qp->lock);
 	control.qp = qp->pairing.theirs;
-	lock_release(&qp->lock);
+	pair_unlock(&qp->lock);
 	CHECK(peer && control.qp);
 	while (!control_send(local, peer, &control, 0)) {
 		CHECK(now() < until, "the ring is full");

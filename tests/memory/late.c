@@ -87,9 +87,9 @@ static void await_watchers(const struct end *end)
 	while (!watched) {
 		CHECK(now() < until_s, "the ends do not watch each other");
 		usleep(1000);
-		lock_acquire(&group->lock);
+		pair_lock(&group->lock);
 		watched = group->watch.watcher_count && group->watch.watched_count;
-		lock_release(&group->lock);
+		pair_unlock(&group->lock);
 	}
 }
 
@@ -293,13 +293,13 @@ static void aim_forger(struct traffic *traffic)
 {
 	struct qp *qp = to_qp(traffic->end->qp);
 
-	lock_acquire(&qp->lock);
+	pair_lock(&qp->lock);
 	if (qp->way != BY_NETWORK) {
 		forger_aim(traffic->forger, traffic->end->side, qp->number, qp->responder.expected_psn,
 			   qp->requester.una_psn);
 		traffic->forger = NULL;
 	}
-	lock_release(&qp->lock);
+	pair_unlock(&qp->lock);
 }
 
 /* As when a tracer comes and goes, on one end. */

@@ -8,15 +8,19 @@
 #define VERBATIM_TESTS_MEMORY_PAIR_H
 
 #include <infiniband/verbs.h>
+#include <linux/futex.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include "base/counters.h"
+#include "base/lock.h"
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -151,6 +155,24 @@ const char *way_here(const char **why);
 
 /* How often the device's worker has gone to sleep. */
 unsigned long worker_sleeps(void);
+
+/*
+ * A lock of the library in this process. The test has a copy of base/lock.c of its own, which does not
+ * know who sleeps by the library's, nor the library who sleeps by this one.
+ */
+static inline void pair_lock(struct lock *lock) ACQUIRES(lock) UNCHECKED_LOCKS
+{
+	while (!lock_try(lock))
+		sched_yield();
+}
+
+static inline void pair_unlock(struct lock *lock) RELEASES(lock) UNCHECKED_LOCKS
+{
+	lock_release(lock);
+#ifndef CHECK_HELD_LOCKS
+	syscall(SYS_futex, &lock->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+#endif
+}
 
 /* ---- the main program ---- */
 

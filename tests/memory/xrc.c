@@ -493,10 +493,10 @@ static void ask(struct end *end, enum control_kind kind, uint32_t key, uint32_t 
 	double until = now() + LIMIT_S;
 	struct ibv_wc wc;
 
-	lock_acquire(&qp->lock);
+	pair_lock(&qp->lock);
 	control.qp = qp->pairing.theirs;
 	qp->pairing.asked_srqn = kind == CONTROL_ASK_SRQ ? srqn : 0;
-	lock_release(&qp->lock);
+	pair_unlock(&qp->lock);
 	CHECK(peer && control.qp);
 	while (!control_send(local, peer, &control, 0)) {
 		CHECK(now() < until, "the ring is full");
@@ -516,10 +516,10 @@ static bool learns(struct end *end, uint32_t key, uint32_t srqn, double limit_s)
 
 	while (!known && now() < until) {
 		CHECK(!ibv_poll_cq(end->cq, 1, &wc));
-		lock_acquire(&qp->lock);
+		pair_lock(&qp->lock);
 		known = key ? peer_region_find(peer->regions, key, &region) :
 			      qp->targets->entry[srqn % PAIRING_TARGETS].srqn == srqn;
-		lock_release(&qp->lock);
+		pair_unlock(&qp->lock);
 	}
 	return known;
 }
@@ -588,9 +588,9 @@ static void forge(struct end *end, const struct forgery *forgery)
 	uint32_t grant;
 
 	/* Before the ring's lock, as the device takes them. */
-	lock_acquire(&qp->lock);
+	pair_lock(&qp->lock);
 	grant = qp->pairing.theirs + forgery->grant;
-	lock_release(&qp->lock);
+	pair_unlock(&qp->lock);
 	while (ring_send_begin(local->channel_link, peer->channel, bytes, &room)) {
 		CHECK(now() < until, "the ring is full");
 		CHECK(!ibv_poll_cq(end->cq, 1, &wc));

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The word of base/lock_news.h. Until the kernel was asked for a barrier (base/lock.c), releases make their own. */
+#include "base/lock_news.h"
+
+_Atomic uint32_t lock_news = LOCK_OWN_BARRIER;
+
+void lock_set_counted(bool counted)
+{
+	if (counted)
+		atomic_fetch_or(&lock_news, LOCK_COUNTED);
+	else
+		atomic_fetch_and(&lock_news, ~(uint32_t)LOCK_COUNTED);
+}

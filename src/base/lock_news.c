@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The word of base/lock_news.h. Until the kernel was asked for a barrier (base/lock.c), releases make their own. */
+/* The word of lock_news.h. Until the kernel was asked for a barrier (lock.c), releases make their own. */
 #include "base/lock_news.h"
 
 _Atomic uint32_t lock_news = LOCK_OWN_BARRIER;

@@ -24,7 +24,7 @@ from tap import Tap
 ONE_CALLER = 0.545
 DEPTH = 7
 DEEPER = {}
-NODE = re.compile(r'node: \{ title: "([^"]*)" label: "([^"\\]*)\\n([^":\\]*):\d+:\d+')
+NODE = re.compile(r'node: \{ title: "([^"]*)" label: "([^"\\]*)\\n([^":\\]*):\d+:\d+[^"]*"( shape : ellipse)?')
 EDGE = re.compile(r'edge: \{ sourcename: "([^"]*)" targetname: "([^"]*)"')
 TEST = re.compile(r'.*_test\.c|fake_.*')
 
@@ -34,7 +34,9 @@ class File:
 
     def __init__(self, path, graph):
         self.path = path
-        self.names = {title: name for title, name, where in NODE.findall(graph) if where == path}
+        # An ellipse is defined elsewhere. What a system's header declares has its place there.
+        self.names = {title: name for title, name, where, elsewhere in NODE.findall(graph)
+                      if where == path or not (elsewhere or ':' in title)}
         self.calls = collections.defaultdict(set)
         self.callers = collections.defaultdict(set)
         for caller, callee in EDGE.findall(graph):

@@ -95,17 +95,6 @@ static bool call_send_again(int signal, const siginfo_t *info)
 	       !syscall(SYS_tgkill, process, thread, signal);
 }
 
-/*
- * With nested handlers, the outermost has the application's mask in its context and returns last. In a
- * sleep with its own mask (ppoll) the context has the mask from before, which is ours if handlers are
- * already owed.
- */
-static void remember_mask(unsigned long mask)
-{
-	call_thread.mask = call_thread.owed ? call_thread.mask & mask : mask;
-	call_thread.owed = true;
-}
-
 static bool put_off(int signal, const siginfo_t *info, void *context, int flags)
 {
 	sigset_t *of_context = &((ucontext_t *)context)->uc_sigmask, all, before;
@@ -121,7 +110,13 @@ static bool put_off(int signal, const siginfo_t *info, void *context, int flags)
 	sent = call_send_again(signal, info);
 	if (sent) {
 		memcpy(&mask, of_context, sizeof(mask));
-		remember_mask(mask);
+		/*
+		 * With nested handlers, the outermost has the application's mask in its context and returns last.
+		 * In a sleep with its own mask (ppoll) the context has the mask from before, which is ours if
+		 * handlers are already owed.
+		 */
+		call_thread.mask = call_thread.owed ? call_thread.mask & mask : mask;
+		call_thread.owed = true;
 		if (!(flags & SA_RESTART))
 			call_thread.interrupts = true;
 		mask |= all_signals();

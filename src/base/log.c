@@ -369,22 +369,6 @@ static int read_level(enum log_level *level)
 	return EINVAL;
 }
 
-static int read_explain(bool *enabled)
-{
-	const char *value = secure_getenv("VERBATIM_EXPLAIN");
-
-	if (!value || !*value || strcmp(value, "0") == 0) {
-		*enabled = false;
-		return 0;
-	}
-	if (strcmp(value, "1") == 0) {
-		*enabled = true;
-		return 0;
-	}
-	complain("VERBATIM_EXPLAIN: invalid value '%s': expected 0 or 1", value);
-	return EINVAL;
-}
-
 static void explain_settle(void)
 {
 	bool heard = atomic_load(&listener) != NULL;
@@ -408,12 +392,14 @@ int log_init(void)
 {
 	static const struct fork_handlers fork_handlers = { .child = log_after_fork_child };
 	enum log_level level;
-	bool enabled;
 	const char *value = secure_getenv("VERBATIM_EXPLAIN");
+	bool enabled = value && !strcmp(value, "1");
+	bool is_invalid = value && *value && !enabled && strcmp(value, "0");
 	int level_err = read_level(&level);
-	int explain_err = read_explain(&enabled);
 
-	if (level_err || explain_err)
+	if (is_invalid)
+		complain("VERBATIM_EXPLAIN: invalid value '%s': expected 0 or 1", value);
+	if (level_err || is_invalid)
 		return EINVAL;
 	fork_register(FORK_LOG, &fork_handlers);
 	__atomic_store_n(&hint_is_wanted, !value || !*value, __ATOMIC_RELAXED);

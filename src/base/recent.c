@@ -23,19 +23,16 @@ int64_t *recent_value(struct recent *recent, uint64_t key)
 	return &row[0].value;
 }
 
-/* Entries behind it move up, so that the free ones are the last of a row. */
-static void row_forget(struct recent_entry *row, uint64_t mask, uint64_t bits)
-{
-	unsigned kept = 0;
-
-	for (unsigned way = 0; way < RECENT_WAYS && row[way].key; way++)
-		if ((row[way].key & mask) != bits)
-			row[kept++] = row[way];
-	memset(row + kept, 0, (RECENT_WAYS - kept) * sizeof(*row));
-}
-
 void recent_forget(struct recent *recent, uint64_t mask, uint64_t bits)
 {
-	for (unsigned i = 0; i < RECENT_ROWS; i++)
-		row_forget(recent->row[i], mask, bits);
+	for (unsigned i = 0; i < RECENT_ROWS; i++) {
+		struct recent_entry *row = recent->row[i];
+		unsigned kept = 0;
+
+		/* Entries behind it move up, so that the free ones are the last of a row. */
+		for (unsigned way = 0; way < RECENT_WAYS && row[way].key; way++)
+			if ((row[way].key & mask) != bits)
+				row[kept++] = row[way];
+		memset(row + kept, 0, (RECENT_WAYS - kept) * sizeof(*row));
+	}
 }

@@ -99,15 +99,6 @@ static struct repeat_line *repeat_find(struct repeats *repeats, uint64_t id)
 	return oldest;
 }
 
-static bool repeat_is_flood(struct repeats *repeats, uint64_t now_ns)
-{
-	if (now_ns - repeats->remote_ns >= REPEAT_TELL_NS) {
-		repeats->remote_ns = now_ns;
-		repeats->remote = 0;
-	}
-	return repeats->remote++ >= REPEAT_REMOTE;
-}
-
 bool repeat_admit(struct repeats *repeats, uint64_t id, const char *text, size_t bytes, uint64_t now_ns,
 		  bool remote, repeat_tell *tell)
 {
@@ -115,8 +106,14 @@ bool repeat_admit(struct repeats *repeats, uint64_t id, const char *text, size_t
 	bool known = line->id == id;
 	size_t kept;
 
-	if (!known && remote && repeat_is_flood(repeats, now_ns))
-		return false;
+	if (!known && remote) {
+		if (now_ns - repeats->remote_ns >= REPEAT_TELL_NS) {
+			repeats->remote_ns = now_ns;
+			repeats->remote = 0;
+		}
+		if (repeats->remote++ >= REPEAT_REMOTE)
+			return false;	/* a flood */
+	}
 	line->used = ++repeats->uses;
 	if (!known) {
 		repeat_tell_all(repeats, tell);

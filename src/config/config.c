@@ -71,36 +71,27 @@ static const char *const other_variables[] = {
 /* The first ones, those that are for users. */
 #define OTHER_COUNT (sizeof(other_variables) / sizeof(other_variables[0]) - 1)
 
-static int config_set_number(struct config *config, const struct setting *setting,
-			     const char *value, const char *where)
+static int config_set(struct config *config, const struct setting *setting, const char *value,
+		      const char *where)
 {
+	char *to = (char *)config + setting->offset;
 	uint64_t number;
 
+	if (!setting->is_number && strlen(value) >= CONFIG_TEXT_MAX) {
+		complain("%s: value is longer than %d characters", where, CONFIG_TEXT_MAX - 1);
+		return EINVAL;
+	}
+	if (!setting->is_number) {
+		strcpy(to, value);
+		return 0;
+	}
 	if (!text_number(value, setting->least, setting->greatest, &number)) {
 		complain("%s: invalid value '%s': expected an integer from %u to %u",
 			 where, value, setting->least, setting->greatest);
 		return EINVAL;
 	}
-	*(uint32_t *)((char *)config + setting->offset) = (uint32_t)number;
+	*(uint32_t *)to = (uint32_t)number;
 	return 0;
-}
-
-static int set_text(struct config *config, const struct setting *setting, const char *value,
-		    const char *where)
-{
-	if (strlen(value) >= CONFIG_TEXT_MAX) {
-		complain("%s: value is longer than %d characters", where, CONFIG_TEXT_MAX - 1);
-		return EINVAL;
-	}
-	strcpy((char *)config + setting->offset, value);
-	return 0;
-}
-
-static int config_set(struct config *config, const struct setting *setting, const char *value,
-		      const char *where)
-{
-	return setting->is_number ? config_set_number(config, setting, value, where)
-				  : set_text(config, setting, value, where);
 }
 
 static int set_line(struct config *config, struct text_line *line, const char *path)

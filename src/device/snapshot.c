@@ -70,19 +70,6 @@ static uint64_t snapshot_place_behind(const struct chosen *chosen)
 
 /* ---- devices ---- */
 
-static void snapshot_describe_device(struct port *port, struct snapshot_device *device)
-{
-	unsigned i;
-
-	device->place = port->interface_index;
-	snprintf(device->name, sizeof(device->name), "%s", port->name);
-	snprintf(device->interface, sizeof(device->interface), "%s", port->netdev.name);
-	device->active = port_is_active(port);
-	device->mtu = 128u << port_active_mtu(port);
-	for (i = 0; i < GID_TABLE_SIZE; i++)
-		device->gids += gid_table_get(port, i) != NULL;
-}
-
 static unsigned count_contexts(struct hca *hca, const struct port *port) REQUIRES(hca->objects)
 {
 	unsigned count = 0;
@@ -110,9 +97,16 @@ unsigned hca_snapshot_devices(struct hca *hca, uint64_t *from, struct snapshot_d
 		snapshot_choose(&chosen, port->interface_index, port);
 	}
 	for (i = 0; i < chosen.count; i++) {
-		devices[i] = (struct snapshot_device){ .place = 0 };
-		snapshot_describe_device(chosen.object[i], &devices[i]);
-		devices[i].contexts = count_contexts(hca, chosen.object[i]);
+		const struct port *port = chosen.object[i];
+		struct snapshot_device *out = &devices[i];
+
+		*out = (struct snapshot_device){ .place = port->interface_index, .active = port_is_active(port),
+						 .mtu = 128u << port_active_mtu(port),
+						 .contexts = count_contexts(hca, port) };
+		snprintf(out->name, sizeof(out->name), "%s", port->name);
+		snprintf(out->interface, sizeof(out->interface), "%s", port->netdev.name);
+		for (unsigned gid = 0; gid < GID_TABLE_SIZE; gid++)
+			out->gids += gid_table_get(port, gid) != NULL;
 	}
 	lock_release(&hca->objects);
 	lock_release(&hca->net.lock);
@@ -126,15 +120,10 @@ static const char *const way_names[WAYS] = {
 	[WAY_UDP] = "udp", [WAY_RING] = "ring", [WAY_COPIED] = "copied", [WAY_MAPPED] = "mapped",
 };
 
-static bool has_peer(struct qp *qp) REQUIRES(qp->lock)
-{
-	return qp_is(qp, QP_CONNECTED) && qp->state != IBV_QPS_RESET && qp->state != IBV_QPS_INIT &&
-	       (qp->path || qp->attr.dest_qp_num);
-}
-
 static void snapshot_describe_path(struct hca *hca, struct qp *qp, struct snapshot_path *path) REQUIRES(qp->lock)
 {
-	if (!has_peer(qp))
+	if (!qp_is(qp, QP_CONNECTED) || qp->state == IBV_QPS_RESET || qp->state == IBV_QPS_INIT ||
+	    !(qp->path || qp->attr.dest_qp_num))
 		return;
 	path->qpn = qp->attr.dest_qp_num;
 	memcpy(path->address, qp->route.destination, sizeof(path->address));
@@ -162,18 +151,6 @@ static void snapshot_describe_path(struct hca *hca, struct qp *qp, struct snapsh
 	}
 }
 
-static void snapshot_describe_sends(struct qp *qp, struct snapshot_qp *out) REQUIRES(qp->lock)
-{
-	out->sends = (struct snapshot_queue){ .size = qp->cap.max_send_wr, .posted = qp->sq.head - qp->sq.tail,
-					      .done = qp->sq.tail };
-	out->in_flight_bytes = qp->requester.flight_bytes;
-	out->reads_in_flight = qp->requester.rd_outstanding;
-	out->messages_in_flight = qp->requester.local_messages;
-	out->next_psn = qp->requester.next_psn;
-	out->waits_for_receiver = qp->requester.rnr_until_ns != 0;
-	out->waits_for_window = qp->requester.blocked != NULL || !list_empty(&qp->wait_node);
-}
-
 static void snapshot_describe_qp(struct hca *hca, struct qp *qp, struct snapshot_qp *out)
 {
 	*out = (struct snapshot_qp){ .number = qp->number, .type = qp->type, .pd = qp->pd ? qp->pd->number : 0,
@@ -185,7 +162,14 @@ static void snapshot_describe_qp(struct hca *hca, struct qp *qp, struct snapshot
 	out->state = qp->state;
 	out->mtu = qp->mtu;
 	out->expected_psn = qp->responder.expected_psn;
-	snapshot_describe_sends(qp, out);
+	out->sends = (struct snapshot_queue){ .size = qp->cap.max_send_wr, .posted = qp->sq.head - qp->sq.tail,
+					      .done = qp->sq.tail };
+	out->in_flight_bytes = qp->requester.flight_bytes;
+	out->reads_in_flight = qp->requester.rd_outstanding;
+	out->messages_in_flight = qp->requester.local_messages;
+	out->next_psn = qp->requester.next_psn;
+	out->waits_for_receiver = qp->requester.rnr_until_ns != 0;
+	out->waits_for_window = qp->requester.blocked != NULL || !list_empty(&qp->wait_node);
 	snapshot_describe_path(hca, qp, &out->path);
 	lock_release(&qp->lock);
 	if (!qp->srq && qp_receives(qp))
@@ -198,12 +182,6 @@ static void snapshot_describe_qp(struct hca *hca, struct qp *qp, struct snapshot
 								   memory_order_relaxed);
 }
 
-/* NULL: there is none at that place. The table changes under hca.objects (and engine.progress). */
-static struct qp *qp_at(struct hca *hca, uint64_t place) REQUIRES(hca->objects)
-{
-	return hca->engine.qps.table[place / QP_PER_SLOT][place % QP_PER_SLOT];
-}
-
 unsigned hca_snapshot_qps(struct hca *hca, uint64_t *from, struct snapshot_qp *qps)
 {
 	unsigned count = 0, looked;
@@ -212,7 +190,8 @@ unsigned hca_snapshot_qps(struct hca *hca, uint64_t *from, struct snapshot_qp *q
 	lock_acquire(&hca->objects);
 	end = (uint64_t)hca->engine.qps.slot_count * QP_PER_SLOT;
 	for (looked = 0; *from < end && looked < PLACES && count < SNAPSHOT_BATCH; looked++, ++*from) {
-		struct qp *qp = qp_at(hca, *from);
+		/* The table changes under hca->objects (and engine.progress). */
+		struct qp *qp = hca->engine.qps.table[*from / QP_PER_SLOT][*from % QP_PER_SLOT];
 
 		if (!qp)
 			continue;
@@ -235,30 +214,29 @@ static void *cq_of(struct list *node, uint64_t *number)
 	return cq;
 }
 
-static void snapshot_describe_cq(struct cq *cq, struct snapshot_cq *out)
+unsigned hca_snapshot_cqs(struct hca *hca, uint64_t *from, struct snapshot_cq *cqs)
 {
 	static const char *const armed[] = { [CQ_UNARMED] = "no", [CQ_ARMED_SOLICITED] = "solicited",
 					     [CQ_ARMED_ANY] = "any" };
-
-	*out = (struct snapshot_cq){ .place = cq->number, .number = cq->number, .users = atomic_load(&cq->users),
-				     .armed = armed[atomic_load(&cq->armed)] };
-	copy_name(out->device, cq->owner);
-	lock_acquire(&cq->lock);
-	out->queue = (struct snapshot_queue){ .size = cq->size, .done = atomic_load(&cq->tail) };
-	out->queue.posted = atomic_load(&cq->head) - out->queue.done;
-	out->overflowed = cq->overflowed;
-	lock_release(&cq->lock);
-}
-
-unsigned hca_snapshot_cqs(struct hca *hca, uint64_t *from, struct snapshot_cq *cqs)
-{
 	struct chosen chosen = { .from = *from };
 	unsigned i;
 
 	lock_acquire(&hca->objects);
 	snapshot_choose_from(hca, offsetof(struct hca_context, cqs), cq_of, &chosen);
-	for (i = 0; i < chosen.count; i++)
-		snapshot_describe_cq(chosen.object[i], &cqs[i]);
+	for (i = 0; i < chosen.count; i++) {
+		struct cq *cq = chosen.object[i];
+		struct snapshot_cq *out = &cqs[i];
+
+		*out = (struct snapshot_cq){ .place = cq->number, .number = cq->number,
+					     .users = atomic_load(&cq->users),
+					     .armed = armed[atomic_load(&cq->armed)] };
+		copy_name(out->device, cq->owner);
+		lock_acquire(&cq->lock);
+		out->queue = (struct snapshot_queue){ .size = cq->size, .done = atomic_load(&cq->tail) };
+		out->queue.posted = atomic_load(&cq->head) - out->queue.done;
+		out->overflowed = cq->overflowed;
+		lock_release(&cq->lock);
+	}
 	lock_release(&hca->objects);
 	*from = snapshot_place_behind(&chosen);
 	return chosen.count;
@@ -272,18 +250,6 @@ static void *srq_of(struct list *node, uint64_t *number)
 	return srq;
 }
 
-static void snapshot_describe_srq(struct srq *srq, struct snapshot_srq *out)
-{
-	*out = (struct snapshot_srq){ .place = srq->number, .number = srq->number,
-				      .users = atomic_load(&srq->users), .pd = srq->pd };
-	copy_name(out->device, srq->owner);
-	lock_acquire(&srq->queue.lock);
-	out->limit = srq->limit;
-	out->queue = (struct snapshot_queue){ .size = srq->queue.size, .posted = recv_queue_count(&srq->queue),
-					      .done = atomic_load(&srq->queue.tail) };
-	lock_release(&srq->queue.lock);
-}
-
 unsigned hca_snapshot_srqs(struct hca *hca, uint64_t *from, struct snapshot_srq *srqs)
 {
 	struct chosen chosen = { .from = *from };
@@ -291,8 +257,20 @@ unsigned hca_snapshot_srqs(struct hca *hca, uint64_t *from, struct snapshot_srq 
 
 	lock_acquire(&hca->objects);
 	snapshot_choose_from(hca, offsetof(struct hca_context, srqs), srq_of, &chosen);
-	for (i = 0; i < chosen.count; i++)
-		snapshot_describe_srq(chosen.object[i], &srqs[i]);
+	for (i = 0; i < chosen.count; i++) {
+		struct srq *srq = chosen.object[i];
+		struct snapshot_srq *out = &srqs[i];
+
+		*out = (struct snapshot_srq){ .place = srq->number, .number = srq->number,
+					      .users = atomic_load(&srq->users), .pd = srq->pd };
+		copy_name(out->device, srq->owner);
+		lock_acquire(&srq->queue.lock);
+		out->limit = srq->limit;
+		out->queue = (struct snapshot_queue){ .size = srq->queue.size,
+						      .posted = recv_queue_count(&srq->queue),
+						      .done = atomic_load(&srq->queue.tail) };
+		lock_release(&srq->queue.lock);
+	}
 	lock_release(&hca->objects);
 	*from = snapshot_place_behind(&chosen);
 	return chosen.count;

@@ -13,18 +13,6 @@
 #include "object/tag_list.h"
 #include "platform/clock.h"
 
-static int check_srq(const struct ibv_srq_attr *attr)
-{
-	if (attr->max_wr < 1 || attr->max_wr > LIMIT_SRQ_WR || attr->max_sge > LIMIT_SGE) {
-		explain_refused("ibv_create_srq", EINVAL,
-				"ibv_create_srq: invalid max_wr %u or max_sge %u: expected 1 to "
-				"%d and 0 to %d",
-			attr->max_wr, attr->max_sge, LIMIT_SRQ_WR, LIMIT_SGE);
-		return EINVAL;
-	}
-	return 0;
-}
-
 static enum ibv_srq_type srq_type_of(const struct ibv_srq_init_attr_ex *attr)
 {
 	return attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE ? attr->srq_type : IBV_SRQT_BASIC;
@@ -84,22 +72,13 @@ static int check_srq_type(const struct ibv_srq_init_attr_ex *attr)
 
 /* ---- XRC ---- */
 
-/* Of 24 bits, as it goes on the wire, and no other one's in the domain. */
-static uint32_t xrc_number(struct hca *hca, struct xrc_domain *domain)
-{
-	uint32_t number;
-
-	do {
-		number = object_number(hca) & QPN_MASK;
-	} while (!number || xrc_domain_find(domain, number));
-	return number;
-}
-
 static void xrc_enter(struct hca *hca, struct srq *srq, const struct ibv_srq_init_attr_ex *attr)
 {
 	srq->xrcd = to_xrcd(attr->xrcd);
 	srq->cq = to_cq(attr->cq);
-	srq->number = xrc_number(hca, srq->xrcd->domain);
+	do	/* of 24 bits, as it goes on the wire, and no other one's in the domain */
+		srq->number = object_number(hca) & QPN_MASK;
+	while (!srq->number || xrc_domain_find(srq->xrcd->domain, srq->number));
 	atomic_fetch_add(&srq->xrcd->users, 1);
 	atomic_fetch_add(&srq->cq->users, 1);
 	xrc_domain_add(srq->xrcd->domain, srq);
@@ -167,9 +146,12 @@ int hca_create_srq_in(struct hca_context *context, const struct ibv_srq_init_att
 
 	if (context_is_dead(context, "ibv_create_srq"))
 		return EIO;
-	err = check_srq(&attr->attr);
-	if (err)
-		return err;
+	if (attr->attr.max_wr < 1 || attr->attr.max_wr > LIMIT_SRQ_WR || attr->attr.max_sge > LIMIT_SGE) {
+		explain_refused("ibv_create_srq", EINVAL,
+				"ibv_create_srq: invalid max_wr %u or max_sge %u: expected 1 to %d and 0 to %d",
+				attr->attr.max_wr, attr->attr.max_sge, LIMIT_SRQ_WR, LIMIT_SGE);
+		return EINVAL;
+	}
 	err = check_srq_type(attr);
 	if (err)
 		return err;

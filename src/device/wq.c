@@ -9,23 +9,6 @@
 
 /* ---- creation ---- */
 
-static int check_wq(const struct ibv_wq_init_attr *attr)
-{
-	if (attr->wq_type != IBV_WQT_RQ || !attr->pd || !attr->cq) {
-		explain_refused("ibv_create_wq", EINVAL,
-				"ibv_create_wq: wq_type must be IBV_WQT_RQ, with a pd and a cq");
-		return EINVAL;
-	}
-	if (attr->max_wr < 1 || attr->max_wr > LIMIT_QP_WR || attr->max_sge > LIMIT_SGE) {
-		explain_refused("ibv_create_wq", EINVAL,
-				"ibv_create_wq: invalid max_wr %u or max_sge %u: expected 1 to "
-				"%d and 0 to %d", attr->max_wr,
-			attr->max_sge, LIMIT_QP_WR, LIMIT_SGE);
-		return EINVAL;
-	}
-	return 0;
-}
-
 /* @flags: enum ibv_wq_flags. */
 static int check_wq_flags(const char *call, uint32_t flags)
 {
@@ -77,12 +60,22 @@ static void wq_fill(struct hca_context *context, struct wq *wq, const struct ibv
 int hca_create_wq(struct hca_context *context, struct ibv_wq_init_attr *attr, struct wq **created)
 {
 	struct wq *wq;
-	int err;
+	int err = 0;
 
 	if (context_is_dead(context, "ibv_create_wq"))
 		return EIO;
-	err = check_wq(attr);
-	if (!err && attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS)
+	if (attr->wq_type != IBV_WQT_RQ || !attr->pd || !attr->cq) {
+		explain_refused("ibv_create_wq", EINVAL,
+				"ibv_create_wq: wq_type must be IBV_WQT_RQ, with a pd and a cq");
+		return EINVAL;
+	}
+	if (attr->max_wr < 1 || attr->max_wr > LIMIT_QP_WR || attr->max_sge > LIMIT_SGE) {
+		explain_refused("ibv_create_wq", EINVAL,
+				"ibv_create_wq: invalid max_wr %u or max_sge %u: expected 1 to %d and 0 to %d",
+				attr->max_wr, attr->max_sge, LIMIT_QP_WR, LIMIT_SGE);
+		return EINVAL;
+	}
+	if (attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS)
 		err = check_wq_flags("ibv_create_wq", attr->create_flags);
 	if (!err)
 		err = object_reserve(context->hca, OBJECT_WQ, "ibv_create_wq");
@@ -197,17 +190,6 @@ static void wq_empty(struct wq *wq, bool flush, struct effects *effects) REQUIRE
 	}
 }
 
-static void wq_move(struct wq *wq, enum ibv_wq_state state, struct effects *effects) REQUIRES(wq->lock)
-{
-	wq->state = wq->ibv.state = state;
-	if (state != IBV_WQS_RDY)
-		wq_empty(wq, state == IBV_WQS_ERR, effects);
-	if (state == IBV_WQS_RESET) {
-		cq_clean(wq->cq, wq->number);
-		recv_queue_emptied(&wq->queue);
-	}
-}
-
 int hca_modify_wq(struct wq *wq, const struct ibv_wq_attr *attr)
 {
 	struct effects effects;
@@ -220,8 +202,15 @@ int hca_modify_wq(struct wq *wq, const struct ibv_wq_attr *attr)
 	err = wq_check_modify(wq, attr);
 	if (!err && attr->attr_mask & IBV_WQ_ATTR_FLAGS && attr->flags_mask & IBV_WQ_FLAGS_CVLAN_STRIPPING)
 		atomic_store(&wq->strips_vlan, attr->flags & IBV_WQ_FLAGS_CVLAN_STRIPPING);
-	if (!err && attr->attr_mask & IBV_WQ_ATTR_STATE)
-		wq_move(wq, attr->wq_state, &effects);
+	if (!err && attr->attr_mask & IBV_WQ_ATTR_STATE) {
+		wq->state = wq->ibv.state = attr->wq_state;
+		if (wq->state != IBV_WQS_RDY)
+			wq_empty(wq, wq->state == IBV_WQS_ERR, &effects);
+		if (wq->state == IBV_WQS_RESET) {
+			cq_clean(wq->cq, wq->number);
+			recv_queue_emptied(&wq->queue);
+		}
+	}
 	lock_release(&wq->lock);
 	effects_apply(&effects);
 	return err;

@@ -44,37 +44,28 @@ static int check_oflags(const struct xrc_domain *found, bool has_file, int oflag
 	return 0;
 }
 
-static struct xrc_domain *domain_new(struct hca *hca, const struct xrc_domain *like)
-	REQUIRES(hca->objects)
-{
-	struct xrc_domain *domain = calloc(1, sizeof(*domain));
-
-	if (!domain)
-		return NULL;
-	domain->port = like->port;
-	domain->has_inode = like->has_inode;
-	domain->device = like->device;
-	domain->inode = like->inode;
-	lock_init(&domain->lock);
-	list_init(&domain->srqs);
-	list_add_tail(&hca->xrc_domains, &domain->node);
-	return domain;
-}
-
 static int xrcd_join(struct hca *hca, struct xrcd *xrcd, const struct xrc_domain *like, int oflags)
 	REQUIRES(hca->objects)
 {
-	int err;
+	struct xrc_domain *domain = find_domain(hca, like);
+	int err = check_oflags(domain, like->has_inode, oflags);
 
-	xrcd->domain = find_domain(hca, like);
-	err = check_oflags(xrcd->domain, like->has_inode, oflags);
 	if (err)
 		return err;
-	if (!xrcd->domain)
-		xrcd->domain = domain_new(hca, like);
-	if (!xrcd->domain)
-		return ENOMEM;
-	xrcd->domain->handles++;
+	if (!domain) {
+		domain = calloc(1, sizeof(*domain));
+		if (!domain)
+			return ENOMEM;
+		domain->port = like->port;
+		domain->has_inode = like->has_inode;
+		domain->device = like->device;
+		domain->inode = like->inode;
+		lock_init(&domain->lock);
+		list_init(&domain->srqs);
+		list_add_tail(&hca->xrc_domains, &domain->node);
+	}
+	domain->handles++;
+	xrcd->domain = domain;
 	return 0;
 }
 

@@ -43,13 +43,6 @@ struct loopback {
 
 #define loopback_of(l) ((struct loopback *)(l))
 
-static size_t record_bytes(size_t data_bytes)
-{
-	size_t bytes = sizeof(struct record) + data_bytes;
-
-	return (bytes + RECORD_ALIGN - 1) & ~(size_t)(RECORD_ALIGN - 1);
-}
-
 static struct record *record_at(struct loopback *loopback, uint64_t mark)
 {
 	return (struct record *)(loopback->ring + mark % RING_BYTES);
@@ -74,23 +67,6 @@ static struct record *loopback_make_room(struct loopback *loopback, size_t bytes
 	return record_at(loopback, loopback->put);
 }
 
-static bool loopback_put_locked(struct loopback *loopback, const struct datagram *datagram)
-	REQUIRES(loopback->lock)
-{
-	size_t bytes = record_bytes(datagram->bytes);
-	struct record *record = loopback_make_room(loopback, bytes);
-
-	if (!record)
-		return false;
-	record->bytes = bytes;
-	record->datagram = *datagram;
-	record->datagram.sealed = true;
-	record->datagram.data = (uint8_t *)(record + 1);
-	memcpy(record->datagram.data, datagram->data, datagram->bytes);
-	__atomic_store_n(&loopback->put, loopback->put + bytes, __ATOMIC_RELEASE);
-	return true;
-}
-
 static unsigned loopback_prepare(struct link *link, struct datagram *datagram)
 {
 	datagram->source_port = loopback_of(link)->port;
@@ -104,9 +80,22 @@ static int loopback_send(struct link *link, struct datagram *datagram, unsigned 
 	unsigned i, lost = 0;
 
 	lock_acquire(&loopback->lock);
-	for (i = 0; i < count; i++)
-		if (!loopback_put_locked(loopback, &datagram[i]))
+	for (i = 0; i < count; i++) {
+		const size_t whole = sizeof(struct record) + datagram[i].bytes;
+		const size_t bytes = (whole + RECORD_ALIGN - 1) & ~(size_t)(RECORD_ALIGN - 1);
+		struct record *record = loopback_make_room(loopback, bytes);
+
+		if (!record) {
 			lost += link_segments(&datagram[i]);
+			continue;
+		}
+		record->bytes = bytes;
+		record->datagram = datagram[i];
+		record->datagram.sealed = true;
+		record->datagram.data = (uint8_t *)(record + 1);
+		memcpy(record->datagram.data, datagram[i].data, datagram[i].bytes);
+		__atomic_store_n(&loopback->put, loopback->put + bytes, __ATOMIC_RELEASE);
+	}
 	lock_release(&loopback->lock);
 	if (lost)
 		drop_count(loopback->counters, DROP_LINK, lost);

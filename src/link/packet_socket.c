@@ -47,12 +47,25 @@ int packet_socket_open(struct packet_socket *packets, uint32_t interface)
 	return -fd;
 }
 
-/* Without these less is received, at worst. */
-static void set_options(int fd, uint32_t interface)
+int packet_socket_listen(struct packet_socket *packets)
 {
+	const uint32_t interface = packets->interface;
 	const struct packet_mreq all = { .mr_ifindex = (int)interface, .mr_type = PACKET_MR_PROMISC };
 	const int bytes = RECEIVE_BUFFER, on = 1;
+	int fd;
 
+	if (packets->receive_fd >= 0)
+		return 0;
+	packets->buffer = malloc((size_t)PACKET_SOCKET_BATCH * SLOT_BYTES);
+	if (!packets->buffer)
+		return ENOMEM;
+	fd = packet_socket_bound(interface, ETH_P_ALL);
+	if (fd < 0) {
+		free(packets->buffer);
+		packets->buffer = NULL;
+		return -fd;
+	}
+	/* Without these less is received, at worst. */
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)))
 		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
 	if (setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof(all)))
@@ -61,24 +74,6 @@ static void set_options(int fd, uint32_t interface)
 	if (setsockopt(fd, SOL_PACKET, PACKET_AUXDATA, &on, sizeof(on)))
 		log_info("interface %u: VLAN tags of received frames are not known: %s", interface,
 			 strerror(errno));
-}
-
-int packet_socket_listen(struct packet_socket *packets)
-{
-	int fd;
-
-	if (packets->receive_fd >= 0)
-		return 0;
-	packets->buffer = malloc((size_t)PACKET_SOCKET_BATCH * SLOT_BYTES);
-	if (!packets->buffer)
-		return ENOMEM;
-	fd = packet_socket_bound(packets->interface, ETH_P_ALL);
-	if (fd < 0) {
-		free(packets->buffer);
-		packets->buffer = NULL;
-		return -fd;
-	}
-	set_options(fd, packets->interface);
 	packets->receive_fd = fd;
 	return 0;
 }
@@ -131,18 +126,6 @@ struct slot_control {
 	_Alignas(struct cmsghdr) uint8_t bytes[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
 };
 
-/* The tag back to its place behind the addresses. */
-static void insert_tag(struct packet_socket_frame *frame, const struct tpacket_auxdata *aux)
-{
-	uint16_t type = aux->tp_status & TP_STATUS_VLAN_TPID_VALID ? aux->tp_vlan_tpid : ETHERTYPE_VLAN;
-
-	frame->data -= TAG_BYTES;
-	frame->bytes += TAG_BYTES;
-	memmove(frame->data, frame->data + TAG_BYTES, ADDRESS_BYTES);
-	put_be16(frame->data + ADDRESS_BYTES, type);
-	put_be16(frame->data + ADDRESS_BYTES + 2, aux->tp_vlan_tci);
-}
-
 static void complete_frame(struct packet_socket_frame *frame, struct msghdr *header, unsigned bytes)
 {
 	const struct sockaddr_ll *from = header->msg_name;
@@ -156,8 +139,15 @@ static void complete_frame(struct packet_socket_frame *frame, struct msghdr *hea
 	frame->bytes = bytes;
 	frame->outgoing = from->sll_pkttype == PACKET_OUTGOING;
 	frame->checked = aux.tp_status & (TP_STATUS_CSUM_VALID | TP_STATUS_CSUMNOTREADY);
-	if (aux.tp_status & TP_STATUS_VLAN_VALID && bytes >= ADDRESS_BYTES)
-		insert_tag(frame, &aux);
+	if (!(aux.tp_status & TP_STATUS_VLAN_VALID) || bytes < ADDRESS_BYTES)
+		return;
+	/* The tag back to its place behind the addresses. */
+	frame->data -= TAG_BYTES;
+	frame->bytes += TAG_BYTES;
+	memmove(frame->data, frame->data + TAG_BYTES, ADDRESS_BYTES);
+	put_be16(frame->data + ADDRESS_BYTES,
+		 aux.tp_status & TP_STATUS_VLAN_TPID_VALID ? aux.tp_vlan_tpid : ETHERTYPE_VLAN);
+	put_be16(frame->data + ADDRESS_BYTES + 2, aux.tp_vlan_tci);
 }
 
 unsigned packet_socket_receive(struct packet_socket *packets, struct packet_socket_frame *frames)

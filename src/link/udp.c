@@ -291,21 +291,6 @@ void udp_leave(struct link *link, const uint8_t group[16], uint32_t interface)
 	lock_release(&udp->lock);
 }
 
-/* Groups that were joined while another user had the port. */
-static void join_remembered(struct udp_link *udp) REQUIRES(udp->lock)
-{
-	unsigned i;
-	int err;
-
-	for (i = 0; i < udp->membership_count; i++) {
-		int fd = udp->bound[udp_family_of(udp->membership[i].group)];
-
-		err = fd >= 0 ? begin_membership(fd, &udp->membership[i]) : 0;
-		if (err)
-			log_warn("cannot join a multicast group: %s", strerror(err));
-	}
-}
-
 /* ---- the link ---- */
 
 /* Both families, or none. */
@@ -348,7 +333,14 @@ static int bind_locked(struct udp_link *udp) REQUIRES(udp->lock)
 		return err;
 	for (family = 0; family < UDP_FAMILY_COUNT; family++)
 		udp->bound[family] = fd[family];
-	join_remembered(udp);
+	/* Groups that were joined while another user had the port. */
+	for (unsigned i = 0; i < udp->membership_count; i++) {
+		int bound = udp->bound[udp_family_of(udp->membership[i].group)];
+
+		err = bound >= 0 ? begin_membership(bound, &udp->membership[i]) : 0;
+		if (err)
+			log_warn("cannot join a multicast group: %s", strerror(err));
+	}
 	return 0;
 }
 

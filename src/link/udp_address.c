@@ -92,18 +92,6 @@ int udp_addresses_bind(struct udp_link *udp, enum udp_family family, udp_opener 
 	return err ? err : EADDRINUSE;
 }
 
-/* The kernel's list has an address as words of 32 bits in network order, each printed as a number. */
-static void parse_words(const char *digits, unsigned words, uint8_t *out)
-{
-	unsigned w, value;
-
-	for (w = 0; w < words; w++) {
-		if (sscanf(digits + 8 * w, "%8x", &value) != 1)
-			value = 0;
-		memcpy(out + 4 * w, &value, 4);
-	}
-}
-
 /*
  * Of processes that are bound, the kernel lets a later one of the same user bind all addresses, whatever
  * another program has: its list of sockets tells. An address that an earlier process of ours has for itself
@@ -113,7 +101,7 @@ void udp_addresses_look(struct udp_link *udp)
 {
 	static const char *const lists[] = { [UDP_IPV4] = "/proc/thread-self/net/udp",
 					     [UDP_IPV6] = "/proc/thread-self/net/udp6" };
-	unsigned family, port;
+	unsigned family, port, value;
 	char line[512], digits[64];
 
 	for (family = 0; family < UDP_FAMILY_COUNT; family++) {
@@ -126,7 +114,12 @@ void udp_addresses_look(struct udp_link *udp)
 			if (sscanf(line, " %*u: %32[0-9A-F]:%x", digits, &port) != 2 || port != ROCE_UDP_PORT ||
 			    strlen(digits) != 8 * words || strspn(digits, "0") == 8 * words)
 				continue;
-			parse_words(digits, (unsigned)words, address + 16 - 4 * words);
+			/* Words of 32 bits in network order, each printed as a number. */
+			for (size_t w = 0; w < words; w++) {
+				if (sscanf(digits + 8 * w, "%8x", &value) != 1)
+					value = 0;
+				memcpy(address + 16 - 4 * words + 4 * w, &value, 4);
+			}
 			if (!memcmp(address, nobodys, 16) || address[0] == 0xff ||
 			    (family == UDP_IPV4 && address[12] >= 224))
 				continue;

@@ -60,17 +60,6 @@ void udp_receiver_close(struct udp_receiver *receiver)
 	munmap(receiver->buffers, (size_t)UDP_RECEIVE_MAX * UDP_BUFFER_BYTES);
 }
 
-static void take_source(struct datagram *datagram, const struct sockaddr_in6 *name)
-{
-	const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)name;
-
-	datagram->source_port = ntohs(name->sin6_port);		/* both kinds have it there */
-	if (name->sin6_family == AF_INET)
-		ip_addr_map_ipv4(datagram->source, &ipv4->sin_addr);
-	else
-		memcpy(datagram->source, &name->sin6_addr, 16);
-}
-
 static void take_ipv4(struct datagram *datagram, const struct cmsghdr *control)
 {
 	struct in_pktinfo info;
@@ -121,12 +110,17 @@ static void take_ipv6(struct datagram *datagram, const struct cmsghdr *control)
 static void udp_take_datagram(struct datagram *datagram, struct mmsghdr *message)
 {
 	struct msghdr *header = &message->msg_hdr;
+	const struct sockaddr_in6 *name = header->msg_name;
 	struct cmsghdr *control;
 	int segment_bytes;
 
 	*datagram = (struct datagram){ .data = header->msg_iov->iov_base,
 				       .bytes = message->msg_len };
-	take_source(datagram, header->msg_name);
+	datagram->source_port = ntohs(name->sin6_port);		/* both kinds have it there */
+	if (name->sin6_family == AF_INET)
+		ip_addr_map_ipv4(datagram->source, &((const struct sockaddr_in *)name)->sin_addr);
+	else
+		memcpy(datagram->source, &name->sin6_addr, 16);
 	for (control = CMSG_FIRSTHDR(header); control; control = CMSG_NXTHDR(header, control)) {
 		if (control->cmsg_level == IPPROTO_IP) {
 			take_ipv4(datagram, control);

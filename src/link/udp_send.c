@@ -71,12 +71,6 @@ int udp_set_send_options(int fd, enum udp_family family, struct udp_sender *send
 	return udp_set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
 }
 
-/* Bound to a link-local address a socket can use the interface of its scope alone. */
-static bool may_be_bound_to(const uint8_t address[16])
-{
-	return ip_addr_is_ipv4(address) || !ip_addr_is_link_local_ipv6(address);
-}
-
 /* Any free port from PORT_FIRST on, below those of slots. An address that is not ours: any address then. */
 int udp_bind_sender(int fd, enum udp_family family, struct udp_sender *sender)
 {
@@ -110,7 +104,9 @@ static int open_sender_locked(struct udp_sender *sender, const struct datagram *
 	if (fd < 0)
 		return errno;
 	memset(sender->source, 0, sizeof(sender->source));
-	if (udp_family_of(datagram->source) == family && may_be_bound_to(datagram->source))
+	/* Bound to a link-local address a socket can use the interface of its scope alone. */
+	if (udp_family_of(datagram->source) == family &&
+	    (ip_addr_is_ipv4(datagram->source) || !ip_addr_is_link_local_ipv6(datagram->source)))
 		memcpy(sender->source, datagram->source, sizeof(sender->source));
 	sender->hop_limit = hop_limit_of(datagram);
 	err = udp_set_send_options(fd, family, sender);
@@ -306,12 +302,6 @@ static void put_control(struct msghdr *header, int level, int type, const void *
 	header->msg_controllen += CMSG_SPACE(bytes);
 }
 
-/* Other destinations take the machine's routes, even if the sender names an interface. */
-static bool needs_interface(const uint8_t address[16])
-{
-	return ip_addr_is_multicast(address) || ip_addr_is_link_local(address);
-}
-
 /* The kernel gives packets of an unbound socket to 127.0.0.1 or ::1 that source: no need to name it. */
 static bool has_loopback_source(const struct udp_sender *sender, const struct datagram *datagram)
 {
@@ -374,7 +364,9 @@ static void address_ipv6(struct message *message, struct msghdr *header,
 static void udp_send_build(struct message *message, struct msghdr *header,
 			   const struct udp_sender *sender, const struct datagram *datagram)
 {
-	uint32_t interface = needs_interface(datagram->destination) ? datagram->interface : 0;
+	/* Other destinations take the machine's routes, even if the sender names an interface. */
+	uint32_t interface = ip_addr_is_multicast(datagram->destination) ||
+			     ip_addr_is_link_local(datagram->destination) ? datagram->interface : 0;
 	uint16_t segment_bytes = (uint16_t)datagram->segment_bytes;
 	bool name_source = interface || (memcmp(sender->source, datagram->source, 16) &&
 					 !has_loopback_source(sender, datagram));

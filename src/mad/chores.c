@@ -42,19 +42,15 @@ static void chores_tick(struct qp1 *qp1, uint64_t now_ns)
 
 /* ---- MADs that came back ---- */
 
-static bool is_final(int error)
-{
-	return error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH ||
-	       error == ENOPROTOOPT || error == EACCES || error == EHOSTDOWN;
-}
-
 static void return_mad(struct qp1 *qp1, const struct udp_error *error, uint64_t now_ns)
 	REQUIRES(qp1->engine->progress)
 {
 	struct mad_address to = { .interface = error->interface };
+	const int err = error->error;
 	struct packet packet;
 
-	if (!is_final(error->error))
+	if (err != ECONNREFUSED && err != EHOSTUNREACH && err != ENETUNREACH && err != ENOPROTOOPT &&
+	    err != EACCES && err != EHOSTDOWN)
 		return;			/* "fragmentation needed" and the like: it is repeated */
 	if (packet_parse(error->data, error->bytes, &packet) != PARSE_OK ||
 	    packet.dest_qpn != QPN_GSI || packet.payload_bytes != MAD_BYTES) {
@@ -67,32 +63,7 @@ static void return_mad(struct qp1 *qp1, const struct udp_error *error, uint64_t 
 	mad_unreachable(qp1, &to, packet.payload, now_ns);
 }
 
-static void take_errors(struct qp1 *qp1, uint64_t now_ns)
-{
-	struct udp_error error;
-	unsigned n;
-
-	lock_acquire(&qp1->engine->progress);
-	for (n = 0; qp1->gsi && n < ERRORS_MAX && !udp_take_error(qp1->engine->udp, &error); n++)
-		return_mad(qp1, &error, now_ns);
-	lock_release(&qp1->engine->progress);
-}
-
-/* ---- peers that ended, and those that were lost ---- */
-
-static void report_gone_peers(struct qp1 *qp1, uint64_t now_ns)
-{
-	uint32_t gone[GONE_MAX];
-	unsigned i, count;
-
-	do {
-		count = slot_watch_turn(qp1->engine->watch, gone, GONE_MAX);
-		if (count)
-			engine_catch_up(qp1->engine, true);	/* what they had sent comes before their end */
-		for (i = 0; i < count; i++)
-			mad_peer_gone(qp1, gone[i], now_ns);
-	} while (count == GONE_MAX);
-}
+/* ---- peers that were lost ---- */
 
 struct lost_qp {
 	uint32_t number, peer;
@@ -220,12 +191,29 @@ static void services_abandoned(struct source *source)
 
 static void errors_turn(struct source *source, bool ready, uint64_t now_ns)
 {
-	take_errors(source->owner, now_ns);
+	struct qp1 *qp1 = source->owner;
+	struct udp_error error;
+	unsigned n;
+
+	lock_acquire(&qp1->engine->progress);
+	for (n = 0; qp1->gsi && n < ERRORS_MAX && !udp_take_error(qp1->engine->udp, &error); n++)
+		return_mad(qp1, &error, now_ns);
+	lock_release(&qp1->engine->progress);
 }
 
 static void peer_exit_turn(struct source *source, bool ready, uint64_t now_ns)
 {
-	report_gone_peers(source->owner, now_ns);
+	struct qp1 *qp1 = source->owner;
+	uint32_t gone[GONE_MAX];
+	unsigned i, count;
+
+	do {
+		count = slot_watch_turn(qp1->engine->watch, gone, GONE_MAX);
+		if (count)
+			engine_catch_up(qp1->engine, true);	/* what they had sent comes before their end */
+		for (i = 0; i < count; i++)
+			mad_peer_gone(qp1, gone[i], now_ns);
+	} while (count == GONE_MAX);
 }
 
 static void chores_turn(struct source *source, bool ready, uint64_t now_ns)

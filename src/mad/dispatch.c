@@ -20,18 +20,14 @@
 #include "wire/cm_message.h"
 #include "wire/packet.h"
 
-/* In the table of the port by which @packet came; one of both has to be a full member. */
-static bool dispatch_find_pkey(struct qp1 *qp1, struct datagram *datagram, const struct packet *packet)
-{
-	unsigned index = net_find_pkey(qp1->net, datagram->ib.port, packet->pkey);
-
-	datagram->pkey_index = (uint16_t)index;
-	return index < PKEY_TABLE_SIZE && pkey_matches(packet->pkey, net_pkey(qp1->net, datagram->ib.port, index));
-}
-
 static enum drop dispatch_check(struct qp1 *qp1, struct datagram *datagram, const struct packet *packet)
 {
-	if (!dispatch_find_pkey(qp1, datagram, packet))
+	/* In the table of the port by which it came; one of both has to be a full member. */
+	const unsigned index = net_find_pkey(qp1->net, datagram->ib.port, packet->pkey);
+
+	datagram->pkey_index = (uint16_t)index;
+	if (index >= PKEY_TABLE_SIZE ||
+	    !pkey_matches(packet->pkey, net_pkey(qp1->net, datagram->ib.port, index)))
 		return DROP_PKEY;	/* told by the engine */
 	if (packet->op->code != OPCODE_UD_SEND_ONLY || packet->payload_bytes != MAD_BYTES)
 		return DROP_MAD_MALFORMED;

@@ -148,26 +148,23 @@ void mad_set_deadline(struct mad_agent *agent, uint64_t deadline_ns)
 	lock_release(&qp1->deadlines);
 }
 
-static bool mad_takes_deadline(struct qp1 *qp1, struct mad_agent *agent, uint64_t now_ns)
-{
-	bool due;
-
-	lock_acquire(&qp1->deadlines);
-	due = agent->deadline_ns <= now_ns;
-	if (due)
-		agent->deadline_ns = TIME_NEVER;
-	lock_release(&qp1->deadlines);
-	return due;
-}
-
 void mad_tick(struct qp1 *qp1, uint64_t now_ns)
 {
 	struct list *node;
 
 	lock_acquire(&qp1->calls);
-	list_for_each(node, &qp1->consumers)
-		if (mad_takes_deadline(qp1, agent_of(node), now_ns))
-			agent_of(node)->ops->tick(agent_of(node)->owner, now_ns);
+	list_for_each(node, &qp1->consumers) {
+		struct mad_agent *agent = agent_of(node);
+		bool due;
+
+		lock_acquire(&qp1->deadlines);
+		due = agent->deadline_ns <= now_ns;
+		if (due)
+			agent->deadline_ns = TIME_NEVER;
+		lock_release(&qp1->deadlines);
+		if (due)
+			agent->ops->tick(agent->owner, now_ns);
+	}
 	lock_acquire(&qp1->deadlines);
 	mad_arm_locked(qp1);
 	lock_release(&qp1->deadlines);

@@ -17,18 +17,6 @@
 
 /* ---- ports ---- */
 
-static void find_fill(const struct port *port, uint32_t index, struct net_gid *found)
-{
-	*found = (struct net_gid){ .interface_index = port->interface_index, .guid = port->guid,
-				    .port = port->number, .gid_index = index,
-				    .gid = port->gid[index].gid,
-				    .active_mtu = port_active_mtu(port), .pkey = port->pkey[0],
-				    .link = gid_entry_link(&port->gid[index]) };
-	memcpy(found->device, port->name, sizeof(found->device));
-	memcpy(found->interface, port->netdev.name, sizeof(found->interface));
-	memcpy(found->address, port->gid[index].address, 16);
-}
-
 /*
  * How well a GID fits: 0: not at all. Of one address, those of @link before others. @stands_in: for an
  * address of the host itself, one that other hosts reach.
@@ -52,7 +40,7 @@ static unsigned find_fit(const struct port *port, const struct gid_entry *entry,
 static bool find_in(const struct port *port, uint8_t link, const uint8_t address[16], bool stands_in,
 		    struct net_gid *found)
 {
-	uint32_t i, best = GID_TABLE_SIZE;
+	uint32_t i, best = 0;
 	unsigned fit, most = 0;
 
 	for (i = 0; i < GID_TABLE_SIZE; i++) {
@@ -62,9 +50,16 @@ static bool find_in(const struct port *port, uint8_t link, const uint8_t address
 		best = i;
 		most = fit;
 	}
-	if (best < GID_TABLE_SIZE)
-		find_fill(port, best, found);
-	return most;
+	if (!most)
+		return false;
+	*found = (struct net_gid){ .interface_index = port->interface_index, .guid = port->guid,
+				    .port = port->number, .gid_index = best, .gid = port->gid[best].gid,
+				    .active_mtu = port_active_mtu(port), .pkey = port->pkey[0],
+				    .link = gid_entry_link(&port->gid[best]) };
+	memcpy(found->device, port->name, sizeof(found->device));
+	memcpy(found->interface, port->netdev.name, sizeof(found->interface));
+	memcpy(found->address, port->gid[best].address, 16);
+	return true;
 }
 
 int net_find_gid(struct net *net, const uint8_t address[16], uint32_t interface, struct net_gid *found)
@@ -318,25 +313,9 @@ static void find_append(char *text, size_t bytes, const char *format, ...)
 	va_end(arguments);
 }
 
-static void append_device(char *text, size_t bytes, const struct named_netdev *named)
-{
-	char address[INET6_ADDRSTRLEN];
-	unsigned i;
-
-	find_append(text, bytes, "%s (", named->name);
-	for (i = 0; i < named->netdev.address_count; i++) {
-		const uint8_t *raw = named->netdev.address[i].address;
-		bool ipv4 = ip_addr_is_ipv4(raw);
-
-		inet_ntop(ipv4 ? AF_INET : AF_INET6, raw + (ipv4 ? 12 : 0), address,
-			  sizeof(address));
-		find_append(text, bytes, "%s%s", i ? ", " : "", address);
-	}
-	find_append(text, bytes, ")");
-}
-
 const char *net_describe_devices(struct net *net, char *text, size_t bytes)
 {
+	char address[INET6_ADDRSTRLEN];
 	struct named_netdev *named;
 	int i, count, err = naming_list(&named, &count);
 
@@ -355,8 +334,15 @@ const char *net_describe_devices(struct net *net, char *text, size_t bytes)
 		return text;
 	}
 	for (i = 0; i < count; i++) {
-		find_append(text, bytes, "%s", i ? ", " : "");
-		append_device(text, bytes, &named[i]);
+		find_append(text, bytes, "%s%s (", i ? ", " : "", named[i].name);
+		for (unsigned a = 0; a < named[i].netdev.address_count; a++) {
+			const uint8_t *raw = named[i].netdev.address[a].address;
+			bool ipv4 = ip_addr_is_ipv4(raw);
+
+			inet_ntop(ipv4 ? AF_INET : AF_INET6, raw + (ipv4 ? 12 : 0), address, sizeof(address));
+			find_append(text, bytes, "%s%s", a ? ", " : "", address);
+		}
+		find_append(text, bytes, ")");
 	}
 	if (!count)
 		find_append(text, bytes,

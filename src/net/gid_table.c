@@ -19,27 +19,6 @@ void gid_table_default(const struct port *port, uint8_t gid[16])
 	memcpy(gid + 8, &port->guid, 8);
 }
 
-static void default_gid(const struct port *port, uint8_t type, struct gid_entry *entry)
-{
-	static const uint8_t on_ipv4[16] = IP_ADDR_LOOPBACK_IPV4;
-	unsigned i;
-
-	memset(entry, 0, sizeof(*entry));
-	gid_table_default(port, entry->gid.raw);
-	memcpy(entry->address, entry->gid.raw, 16);
-	entry->valid = true;
-	entry->type = type;
-	if (type == PORT_GID_ROCE_V1)
-		return;		/* its frames carry any GID */
-	for (i = 0; i < port->netdev.address_count; i++)
-		if (!port->netdev.address[i].tentative &&
-		    !memcmp(port->netdev.address[i].address, entry->gid.raw, 16))
-			return;
-	/* The interface lacks that address (lo, no IPv6, stable-privacy): inside the host only. */
-	entry->host_only = true;
-	memcpy(entry->address, on_ipv4, 16);
-}
-
 static bool has_address(const struct netdev *netdev, const uint8_t address[16])
 {
 	unsigned i;
@@ -48,6 +27,22 @@ static bool has_address(const struct netdev *netdev, const uint8_t address[16])
 		if (!netdev->address[i].tentative && !memcmp(netdev->address[i].address, address, 16))
 			return true;
 	return false;
+}
+
+static void default_gid(const struct port *port, uint8_t type, struct gid_entry *entry)
+{
+	static const uint8_t on_ipv4[16] = IP_ADDR_LOOPBACK_IPV4;
+
+	memset(entry, 0, sizeof(*entry));
+	gid_table_default(port, entry->gid.raw);
+	memcpy(entry->address, entry->gid.raw, 16);
+	entry->valid = true;
+	entry->type = type;
+	if (type == PORT_GID_ROCE_V1 || has_address(&port->netdev, entry->gid.raw))
+		return;		/* frames of RoCE v1 carry any GID */
+	/* The interface lacks that address (lo, no IPv6, stable-privacy): inside the host only. */
+	entry->host_only = true;
+	memcpy(entry->address, on_ipv4, 16);
 }
 
 static bool in_table(const struct port *port, uint8_t type, const uint8_t address[16])
@@ -120,20 +115,17 @@ const struct gid_entry *gid_table_get(const struct port *port, uint32_t index)
 	return &port->gid[index];
 }
 
-static bool gid_is_at(const struct gid_entry *entry, const uint8_t address[16], bool by_address)
-{
-	return entry->valid && !memcmp(by_address ? entry->address : entry->gid.raw, address, 16);
-}
-
 uint32_t gid_table_find(const struct port *port, enum port_gid_type type, const uint8_t address[16])
 {
 	uint32_t i, other = GID_TABLE_SIZE;
 
 	for (int by_address = 0; by_address < 2 && other == GID_TABLE_SIZE; by_address++)
 		for (i = 0; i < GID_TABLE_SIZE; i++) {
-			if (!gid_is_at(&port->gid[i], address, by_address))
+			const struct gid_entry *entry = &port->gid[i];
+
+			if (!entry->valid || memcmp(by_address ? entry->address : entry->gid.raw, address, 16))
 				continue;
-			if (port->gid[i].type == type)
+			if (entry->type == type)
 				return i;
 			other = other < GID_TABLE_SIZE ? other : i;
 		}

@@ -25,16 +25,6 @@ struct naming {
 	bool *taken;
 };
 
-static bool name_is_free(const struct naming *naming, const char *name)
-{
-	int i;
-
-	for (i = 0; i < naming->named_count; i++)
-		if (!strcmp(naming->named[i].name, name))
-			return false;
-	return true;
-}
-
 static int naming_take(struct naming *naming, int i, const char *name)
 {
 	struct named_netdev *named = &naming->named[naming->named_count];
@@ -43,11 +33,12 @@ static int naming_take(struct naming *naming, int i, const char *name)
 		snprintf(named->name, sizeof(named->name), "%s", name);
 	else
 		snprintf(named->name, sizeof(named->name), "vb_%s", naming->list[i].name);
-	if (!name_is_free(naming, named->name)) {
-		complain("VERBATIM_DEVICES: two interfaces have the name '%s': give each its own",
-			 named->name);
-		return EINVAL;
-	}
+	for (int other = 0; other < naming->named_count; other++)
+		if (!strcmp(naming->named[other].name, named->name)) {
+			complain("VERBATIM_DEVICES: two interfaces have the name '%s': give each its own",
+				 named->name);
+			return EINVAL;
+		}
 	named->netdev = naming->list[i];
 	naming->taken[i] = true;
 	naming->named_count++;

@@ -183,13 +183,6 @@ static void refresh_port(struct net *net, struct port *port, const struct netdev
 		net_raise(net, port, IBV_EVENT_PORT_ACTIVE);
 }
 
-/* False: nothing that struct net_change knows. */
-static bool net_change_of(const struct port *port, const struct netdev *now, struct net_change *change)
-{
-	*change = (struct net_change){ .interface = port->interface_index, .gone = !now };
-	return !port->gone && (!now || memcmp(port->netdev.mac, now->mac, sizeof(now->mac)));
-}
-
 unsigned net_refresh(struct net *net, struct net_change *changes, unsigned max)
 {
 	struct netdev *list;
@@ -206,8 +199,9 @@ unsigned net_refresh(struct net *net, struct net_change *changes, unsigned max)
 
 		if (port->ops != &netdev_port_ops)
 			continue;
-		if (changed < max && net_change_of(port, now, &changes[changed]))
-			changed++;
+		if (changed < max && !port->gone &&
+		    (!now || memcmp(port->netdev.mac, now->mac, sizeof(now->mac))))
+			changes[changed++] = (struct net_change){ .interface = port->interface_index, .gone = !now };
 		refresh_port(net, port, now);
 	}
 	lock_release(&net->lock);

@@ -153,20 +153,16 @@ static int use_ipv4_carrier(const struct port *port, const uint8_t group[16], co
 	return 0;
 }
 
-/* The kernel answers questions about routes at all: what it says of one counts. */
-static bool is_answered(struct netlink *netlink, const uint8_t own[16], uint32_t interface)
-{
-	static const uint8_t any[16];
-	struct netdev_route route;
-
-	return !netdev_route(netlink, own, any, interface, &route);
-}
-
 /* No way out for packets with that source: the kernel's word, and not that it does not answer here. */
 static bool is_unreachable(struct netlink *netlink, int err, const struct route *route, uint32_t interface)
 {
-	return err == ENETUNREACH || err == EHOSTUNREACH ||
-	       ((err == EINVAL || err == EACCES) && is_answered(netlink, route->source, interface));
+	static const uint8_t any[16];
+	struct netdev_route known;
+
+	/* Where the kernel answers questions about routes at all, what it says of one counts. */
+	if (err == EINVAL || err == EACCES)
+		return !netdev_route(netlink, route->source, any, interface, &known);
+	return err == ENETUNREACH || err == EHOSTUNREACH;
 }
 
 /*
@@ -228,11 +224,6 @@ static int resolve_unicast(struct net *net, struct route *route, const char *who
 
 /* ---- RoCE v1 ---- */
 
-static bool is_here(struct net *net, const uint8_t gid[16], uint32_t interface)
-{
-	return netdev_is_local(&net->netlink, gid, interface) || net_is_default_gid(gid);
-}
-
 /*
  * Inside this host no frame is needed, nor would one come back: the ways there are those of RoCE v2. Where one of
  * both GIDs is no address, by that of lo, as from GID 0.
@@ -263,7 +254,7 @@ static int resolve_v1(struct net *net, const struct port *port, const struct gid
 	memcpy(route->destination, dgid, 16);
 	if (ip_addr_is_multicast(dgid))
 		return 0;
-	if (is_here(net, dgid, port->interface_index)) {
+	if (netdev_is_local(&net->netlink, dgid, port->interface_index) || net_is_default_gid(dgid)) {
 		resolve_v1_inside(net, source->gid.raw, dgid, route);
 		return 0;
 	}

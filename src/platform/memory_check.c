@@ -83,24 +83,12 @@ static int check_by_text(FILE *maps, struct walk *walk)
  */
 static struct {
 	/*
-	 * memory_check_keep() stores it before process, check_by_kept() loads process before it: a
+	 * memory_check_keep() stores it before process, memory_check() loads process before it: a
 	 * child takes none.
 	 */
 	_Atomic int fd;
 	_Atomic pid_t process;
 } kept = { .fd = -1 };
-
-static int maps_open(void)
-{
-	return fail_now(FAIL_PROC) ? -1 : open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-}
-
-static int check_by_kept(struct walk *walk)
-{
-	int fd = atomic_load(&kept.process) == getpid() ? atomic_load(&kept.fd) : -1;
-
-	return fd < 0 || memory_check_by_text ? ENOTTY : check_by_query(fd, walk);
-}
 
 /* Two threads may open one each: the later one's is closed. */
 static void memory_check_keep(int fd)
@@ -119,7 +107,7 @@ static void memory_check_keep(int fd)
 static int check_by_new(struct walk *walk)
 {
 	struct walk begin = *walk;
-	int fd = maps_open(), err;
+	int err, fd = fail_now(FAIL_PROC) ? -1 : open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	FILE *maps;
 
 	if (fd < 0)
@@ -155,10 +143,12 @@ int memory_check(const void *address, size_t length, bool writable)
 	struct walk walk = { .at = (uintptr_t)address, .end = (uintptr_t)address + length,
 			     .writable = writable };
 	struct walk begin = walk;
-	int err;
+	int fd, err = ENOTTY;
 
 	if (!length)
 		return 0;
-	err = check_by_kept(&walk);
+	fd = atomic_load(&kept.process) == getpid() ? atomic_load(&kept.fd) : -1;
+	if (fd >= 0 && !memory_check_by_text)
+		err = check_by_query(fd, &walk);
 	return err == ENOTTY ? check_by_new(&begin) : err;
 }

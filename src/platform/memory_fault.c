@@ -116,17 +116,12 @@ static void pass_on(struct sigaction *previous, int signal, siginfo_t *info, voi
 		action.sa_handler(signal);
 }
 
-/* The same fault, deeper in the stack: without the latter, a handler may have left by longjmp(). */
-static bool comes_back(const void *context, const void *frame)
-{
-	return passing.context == context && (uintptr_t)frame < (uintptr_t)passing.frame;
-}
-
 static void pass_on_once(struct behind *behind, int signal, siginfo_t *info, void *context)
 {
 	const void *frame = __builtin_frame_address(0);
 
-	if (comes_back(context, frame)) {
+	/* The same fault, deeper in the stack: without the latter, a handler may have left by longjmp(). */
+	if (passing.context == context && (uintptr_t)frame < (uintptr_t)passing.frame) {
 		pass_on(&behind->first, signal, info, context);
 		return;
 	}

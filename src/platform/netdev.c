@@ -395,21 +395,15 @@ int netdev_route(struct netlink *netlink, const uint8_t destination[16], const u
 	return 0;
 }
 
-static bool route_is_local(struct netlink *netlink, const uint8_t address[16])
-{
-	static const uint8_t any[16];
-	struct netdev_route route;
-
-	return !netdev_route(netlink, address, any, 0, &route) && route.local;
-}
-
 bool netdev_is_local(struct netlink *netlink, const uint8_t address[16], uint32_t interface)
 {
 	struct address_search search = { .address = address, .interface = interface };
+	static const uint8_t any[16];
+	struct netdev_route route;
 	int tries = 0;
 
 	if (!ip_addr_is_link_local_ipv6(address))
-		return route_is_local(netlink, address);
+		return !netdev_route(netlink, address, any, 0, &route) && route.local;
 	while (netdev_dump(netlink, RTM_GETADDR, take_candidate, &search) == EINTR &&
 	       ++tries < DUMP_TRIES)
 		;

@@ -14,17 +14,6 @@
 #define IPPROTO_UDPLITE 136
 #endif
 
-/*
- * UDP-Lite ports are unused, so probing one disturbs nobody. Kernels without UDP-Lite: a UDP port, held
- * for a moment.
- */
-static int probe_socket(void)
-{
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDPLITE);
-
-	return fd >= 0 ? fd : socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-}
-
 int may_open_packet_sockets(void)
 {
 	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
@@ -57,7 +46,10 @@ bool may_bind_port(uint16_t port)
 
 	if (!port || port >= IPPORT_RESERVED)
 		return true;
-	fd = probe_socket();
+	/* UDP-Lite ports are unused, so probing one disturbs nobody. Kernels without it: a UDP port, for a moment. */
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDPLITE);
+	if (fd < 0)
+		fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return false;
 	may = !bind(fd, (const struct sockaddr *)&address, sizeof(address)) || errno != EACCES;

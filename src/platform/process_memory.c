@@ -127,13 +127,6 @@ static void call_add(struct call *call, uintptr_t at, size_t bytes)
 	call->here[call->heres++] = (struct iovec){ .iov_base = (void *)at, .iov_len = bytes };
 }
 
-static struct iovec *first_left(struct iovec *piece)
-{
-	while (!piece->iov_len)
-		piece++;
-	return piece;
-}
-
 /* @left: bytes of the request from this stretch on. Takes them off the pieces. */
 static void call_add_stretch(struct call *call, struct iovec **piece, size_t left, uint8_t *byte,
 			     const struct process_memory *process, uint64_t remote)
@@ -149,7 +142,8 @@ static void call_add_stretch(struct call *call, struct iovec **piece, size_t lef
 		uintptr_t at;
 		bool is_last;
 
-		*piece = first_left(*piece);
+		while (!(*piece)->iov_len)
+			++*piece;
 		part = (*piece)->iov_len < bytes ? (*piece)->iov_len : bytes;
 		at = (uintptr_t)(*piece)->iov_base;
 		is_last = part == left && part > LAST_BYTES;
@@ -163,24 +157,16 @@ static void call_add_stretch(struct call *call, struct iovec **piece, size_t lef
 	}
 }
 
-static size_t total_of(const struct iovec *piece, unsigned count)
-{
-	size_t total = 0;
-	unsigned i;
-
-	for (i = 0; i < count; i++)
-		total += piece[i].iov_len;
-	return total;
-}
-
 /* The kernel stops early where memory is missing; the exact number of bytes is neither known nor needed. */
 static int process_memory_transfer(const struct process_memory *process, struct iovec *piece,
 				   unsigned count, uint64_t remote, transfer_fn *move)
 {
-	size_t left = total_of(piece, count);
+	size_t left = 0;
 	struct call call;
 	uint8_t byte = 0;
 
+	for (unsigned i = 0; i < count; i++)
+		left += piece[i].iov_len;
 	while (left) {
 		unsigned stretches;
 		ssize_t done;

@@ -36,25 +36,16 @@ static int state_read(const char *path, char text[TEXT_BYTES])
 	return err;
 }
 
-/* "0::/path" is of version 2. NULL: none. */
-static const char *state_group_path(char *text)
-{
-	char *line, *rest = NULL;
-
-	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-		if (!strncmp(line, "0::/", 4))
-			return line + 3;
-	return NULL;
-}
-
 /* The version 2 group of a process or thread, by its file in /proc. False: none. */
 static bool state_group(const char *path, char group[TEXT_BYTES])
 {
-	char text[TEXT_BYTES];
-	const char *found = state_read(path, text) ? NULL : state_group_path(text);
+	char text[TEXT_BYTES], *rest = NULL;
+	char *line = state_read(path, text) ? NULL : strtok_r(text, "\n", &rest);
 
-	snprintf(group, TEXT_BYTES, "%s", found ? found : "");
-	return found != NULL;
+	while (line && strncmp(line, "0::/", 4))	/* "0::/path" is of version 2 */
+		line = strtok_r(NULL, "\n", &rest);
+	snprintf(group, TEXT_BYTES, "%s", line ? line + 3 : "");
+	return line != NULL;
 }
 
 /* A group is frozen with each group above it, too: cgroup.events says so. */

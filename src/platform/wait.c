@@ -209,13 +209,6 @@ int event_fd_take_now(int fd)
 	return fail_now(FAIL_NOWAIT) || preadv2(fd, &iov, 1, -1, RWF_NOWAIT) < 0 ? errno : 0;
 }
 
-static bool never_blocks(int fd)
-{
-	int flags = fcntl(fd, F_GETFL);
-
-	return flags < 0 || flags & O_NONBLOCK;
-}
-
 /*
  * The event is taken inside the call, where no handler can leave with it. So sleeping and reading are two
  * steps. Where a read cannot be made non-blocking, it follows a sleep that found the descriptor readable; if
@@ -225,9 +218,10 @@ int event_fd_wait(int fd)
 {
 	struct pollfd readable = { .fd = fd, .events = POLLIN };
 	bool may_block;
-	int err, count;
+	int err, count, flags;
 
-	if (!call_guarded || never_blocks(fd))
+	flags = call_guarded ? fcntl(fd, F_GETFL) : -1;
+	if (flags < 0 || flags & O_NONBLOCK)
 		return event_fd_take(fd);
 	err = event_fd_take_now(fd);
 	may_block = err == EOPNOTSUPP || err == ENOSYS || err == EINVAL;

@@ -84,17 +84,6 @@ static uint32_t what_is_ready(struct waiter *waiter, const struct pollfd *wait, 
 	return ready;
 }
 
-static uint32_t stand_in_guarded(struct waiter *waiter, struct pollfd *wait,
-				 const struct timespec *timeout, int cancel_state)
-{
-	sigset_t mask;
-	int count;
-
-	call_mask(&mask);
-	count = wait_poll_cancellable(wait, 2, timeout, &mask, cancel_state);
-	return what_is_ready(waiter, wait, count);
-}
-
 int waiter_wait_progress(struct waiter *waiter, int fd, uint64_t timeout_ns, int cancel_state,
 			 uint32_t *ready)
 {
@@ -109,7 +98,9 @@ int waiter_wait_progress(struct waiter *waiter, int fd, uint64_t timeout_ns, int
 	int count;
 
 	if (call_guarded) {
-		*ready = stand_in_guarded(waiter, wait, timeout, cancel_state);
+		call_mask(&all);
+		count = wait_poll_cancellable(wait, 2, timeout, &all, cancel_state);
+		*ready = what_is_ready(waiter, wait, count);
 		return 0;
 	}
 	*ready = 0;

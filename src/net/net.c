@@ -201,7 +201,8 @@ unsigned net_refresh(struct net *net, struct net_change *changes, unsigned max)
 			continue;
 		if (changed < max && !port->gone &&
 		    (!now || memcmp(port->netdev.mac, now->mac, sizeof(now->mac))))
-			changes[changed++] = (struct net_change){ .interface = port->interface_index, .gone = !now };
+			changes[changed++] = (struct net_change){
+				.interface = port->interface_index, .gone = !now };
 		refresh_port(net, port, now);
 	}
 	lock_release(&net->lock);

@@ -46,7 +46,7 @@ bool may_bind_port(uint16_t port)
 
 	if (!port || port >= IPPORT_RESERVED)
 		return true;
-	/* UDP-Lite ports are unused, so probing one disturbs nobody. Kernels without it: a UDP port, for a moment. */
+	/* Nobody uses ports of UDP-Lite, so probing one disturbs nobody. Without it: a UDP port, for a moment. */
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDPLITE);
 	if (fd < 0)
 		fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

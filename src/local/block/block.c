@@ -42,25 +42,18 @@ static void block_explain(int err)
 		(unsigned long long)budget.bytes_max);
 }
 
-static struct block *block_reserve(size_t bytes)
+static int block_make(size_t bytes, size_t alignment, void **memory)
 {
 	struct block *block;
+	int err;
 
 	lock_acquire(&block_lock);
 	block = block_table_reserve(bytes);
 	lock_release(&block_lock);
-	if (!block)
+	if (!block) {
 		block_explain(0);
-	return block;
-}
-
-static int block_make(size_t bytes, size_t alignment, void **memory)
-{
-	struct block *block = block_reserve(bytes);
-	int err;
-
-	if (!block)
 		return ENOMEM;
+	}
 	err = block_memory_make(block, alignment);
 	if (err)
 		block_explain(err);

@@ -242,30 +242,24 @@ static void copy_place(struct copy *copy)
 		block_fork_unmap(copy->memory, block->bytes);
 }
 
-/* The child has one thread: reset the lock, which another thread of the parent may have held. */
-static void child_restore(void)
-{
-	struct snapshot *snapshot = forking.snapshot;
-
-	lock_init(&block_lock);
-	block_table_wipe();
-	for (unsigned i = 0; snapshot && i < snapshot->count; i++) {
-		struct copy *copy = &snapshot->copy[i];
-
-		if (copy->block.state == BLOCK_LIVE && copy->block.fd >= 0)
-			copy_place(copy);
-		block_table_restore(copy->index, &copy->block);
-	}
-	snapshot_drop();
-}
-
 void block_after_fork_child(void)
 {
+	struct snapshot *snapshot = forking.snapshot;
 	int saved = errno;
 
 	if (forking.pending) {
 		forking.pending = false;
-		child_restore();
+		/* The child has one thread: reset the lock, which another thread of the parent may have held. */
+		lock_init(&block_lock);
+		block_table_wipe();
+		for (unsigned i = 0; snapshot && i < snapshot->count; i++) {
+			struct copy *copy = &snapshot->copy[i];
+
+			if (copy->block.state == BLOCK_LIVE && copy->block.fd >= 0)
+				copy_place(copy);
+			block_table_restore(copy->index, &copy->block);
+		}
+		snapshot_drop();
 	}
 	if (!--forking.depth)
 		atomic_store(&forking_threads, 0);

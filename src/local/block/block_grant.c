@@ -160,18 +160,13 @@ static int replace_pages(struct block *block) REQUIRES(block_lock)
 	return user_touch_write(block->memory, block->bytes);
 }
 
-/* No other process can write to it. */
-static bool is_private(const struct block *block) REQUIRES(block_lock)
-{
-	return block->state != BLOCK_LIVE || block->fd < 0 || block->granted != BLOCK_WRITABLE;
-}
-
 int block_make_private(struct block *block)
 {
 	int err = 0, protection = memory_check(block->memory, block->bytes, true);
 
 	lock_acquire(&block_lock);
-	if (is_private(block))
+	/* Can another process write to it? */
+	if (block->state != BLOCK_LIVE || block->fd < 0 || block->granted != BLOCK_WRITABLE)
 		goto unlock;
 	err = block->withdrawn && block->whole ? protection : EINVAL;
 	if (!err)

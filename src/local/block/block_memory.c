@@ -41,18 +41,6 @@ int block_duplicate(int fd, bool high_only)
 	return made >= 0 || high_only ? made : fcntl(fd, F_DUPFD_CLOEXEC, 0);
 }
 
-/* Replaces *fd. 0 or errno. */
-static int raise_number(int *fd)
-{
-	int high = block_duplicate(*fd, true);
-
-	if (high < 0)
-		return errno;
-	close(*fd);
-	*fd = high;
-	return 0;
-}
-
 static int set_size(int fd, size_t bytes)
 {
 	struct rlimit limit;
@@ -91,14 +79,18 @@ unmap:
 
 int block_memory_make(struct block *block, size_t alignment)
 {
-	int err, fd = memory_file_open("verbatim-block");
+	int err = 0, low = memory_file_open("verbatim-block"), fd;
 	struct stat status;
 
-	if (fd < 0)
+	if (low < 0)
 		return errno;
-	err = raise_number(&fd);
-	if (!err)
-		err = set_size(fd, block->bytes);
+	fd = block_duplicate(low, true);
+	if (fd < 0)
+		err = errno;
+	close(low);
+	if (err)
+		return err;
+	err = set_size(fd, block->bytes);
 	if (!err && fstat(fd, &status))
 		err = errno;
 	if (!err)

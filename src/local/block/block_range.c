@@ -181,27 +181,12 @@ static bool find_around(uintptr_t start, uintptr_t end, struct block *found)
 	       end <= block_end(found);
 }
 
-/*
- * Blocks have MADV_DONTFORK already; if the application asks for it, a child gets no copy either.
- * Whole blocks only.
- */
-static void set_parents_only(uintptr_t start, uintptr_t end, bool parents_only)
-{
-	struct block *block;
-
-	lock_acquire(&block_lock);
-	block = block_table_find((void *)start);
-	if (block && block_end(block) == end)
-		block->parents_only = parents_only;
-	lock_release(&block_lock);
-}
-
 bool block_advise(void *address, size_t length, int advice, int *err)
 {
 	CALL();
 	uintptr_t start = (uintptr_t)address, page = block_page();
 	uintptr_t end = start + block_round_up(length, page);
-	struct block block;
+	struct block block, *whole;
 
 	if (block_table_is_empty() || start & (page - 1) || end <= start ||
 	    !find_around(start, end, &block))
@@ -215,7 +200,15 @@ bool block_advise(void *address, size_t length, int advice, int *err)
 		return true;
 	case MADV_DONTFORK:
 	case MADV_DOFORK:
-		set_parents_only(start, end, advice == MADV_DONTFORK);
+		/*
+		 * Blocks have MADV_DONTFORK already; if the application asks for it, a child gets no copy either.
+		 * Whole blocks only.
+		 */
+		lock_acquire(&block_lock);
+		whole = block_table_find((void *)start);
+		if (whole && block_end(whole) == end)
+			whole->parents_only = advice == MADV_DONTFORK;
+		lock_release(&block_lock);
 		return true;
 	default:
 		return false;

@@ -153,24 +153,19 @@ bool local_say_behind(struct local *local, uint32_t channel)
 
 /* ---- waiting for the other end ---- */
 
-static bool is_agreed(struct local *local, uint32_t slot)
-{
-	return local_agreed_way(local, slot, true) != BY_NETWORK;
-}
-
 /* Its answer is in the ring, or will be: take it here, the worker may be asleep on purpose. */
 void agree_await(struct local *local, uint32_t slot)
 {
 	uint64_t until_ns = clock_now_ns() + AGREE_NS;
 	bool waited = false;
 
-	for (; local_channel(local, slot) != LOCAL_NO_CHANNEL && !is_agreed(local, slot) &&
-	       clock_now_ns() < until_ns; waited = true) {
+	for (; local_channel(local, slot) != LOCAL_NO_CHANNEL &&
+	       local_agreed_way(local, slot, true) == BY_NETWORK && clock_now_ns() < until_ns; waited = true) {
 		progress_take(local);
 		local->ops->receive(local->owner);
 		local->peers->ops->receive(local);
 		progress_drop(local);
-		if (!is_agreed(local, slot))
+		if (local_agreed_way(local, slot, true) == BY_NETWORK)
 			thread_sleep_ns(AGREE_STEP_NS);
 	}
 	if (waited)

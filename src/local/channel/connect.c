@@ -90,20 +90,6 @@ static void unclaim_attempt(struct peers *peers, uint32_t slot)
  * Send proofs to trusted processes only, and at once: the listener waits only milliseconds for the
  * hello.
  */
-static int attempt_greet(struct local *local, struct attempt *attempt, const struct hello *hello, int side_fd)
-{
-	int err = handshake_connect(attempt->slot, &attempt->process);
-
-	if (err)
-		return err;
-	err = proofs_send(local->peers, attempt->slot, attempt->nonce);
-	if (err)
-		handshake_close(&attempt->process);
-	else
-		err = handshake_greet(&attempt->process, hello, side_fd);
-	return err;
-}
-
 static int attempt_send(struct local *local, struct attempt *attempt, bool late)
 {
 	struct hello hello;
@@ -113,7 +99,14 @@ static int attempt_send(struct local *local, struct attempt *attempt, bool late)
 		return err;
 	attempt->nonce = random_u64() | 1;
 	write_hello(local, attempt->peer, attempt->nonce, late, &hello);
-	err = attempt_greet(local, attempt, &hello, side_fd);
+	err = handshake_connect(attempt->slot, &attempt->process);
+	if (!err) {
+		err = proofs_send(local->peers, attempt->slot, attempt->nonce);
+		if (err)
+			handshake_close(&attempt->process);
+		else
+			err = handshake_greet(&attempt->process, &hello, side_fd);
+	}
 	close(side_fd);
 	if (err)
 		peer_release(local, attempt->peer);
@@ -187,27 +180,13 @@ static bool wait_for_channel(struct local *local, uint32_t slot)
 }
 
 /*
- * One attempt. 0; EALREADY: the peer will connect to us; EAGAIN: the worker awaits the answer;
- * others: failed.
- */
-static int connect_once(struct local *local, uint32_t slot)
-{
-	struct attempt attempt;
-	int err = attempt_begin(local, slot, &attempt);
-
-	if (err)
-		return err;
-	err = attempt_end(local, &attempt, CONNECT_NS);
-	return err == EAGAIN ? attempt_leave(local, &attempt) : err;
-}
-
-/*
  * EALREADY: the peer is connecting to us, or another thread to it; EEXIST: the channel was just
- * opened.
+ * opened; EAGAIN: the worker awaits the answer.
  */
 static int connect_to_slot(struct local *local, uint32_t slot)
 {
 	uint64_t until_ns = clock_now_ns() + CONNECT_NS, step_ns = CONNECT_STEP_NS;
+	struct attempt attempt;
 	unsigned tries = 0;
 	int err;
 
@@ -216,7 +195,12 @@ static int connect_to_slot(struct local *local, uint32_t slot)
 	 * ENOBUFS: many processes connect to the same slot.
 	 */
 	for (;;) {
-		err = connect_once(local, slot);
+		err = attempt_begin(local, slot, &attempt);
+		if (!err) {
+			err = attempt_end(local, &attempt, CONNECT_NS);
+			if (err == EAGAIN)
+				err = attempt_leave(local, &attempt);
+		}
 		if (err == ENOBUFS && clock_now_ns() < until_ns) {
 			thread_sleep_ns(step_ns);
 			if (step_ns < FULL_STEP_NS)
@@ -238,8 +222,14 @@ const char *connect_reason(int err)
 	       strerror(err);
 }
 
-static void connect_failed(struct local *local, uint32_t slot, int err)
+void local_connect(struct local *local, uint32_t slot)
 {
+	int err = is_unknown(local, slot) ? connect_to_slot(local, slot) : 0;
+
+	if (!err || err == EALREADY || err == EEXIST) {
+		agree_await(local, slot);
+		return;
+	}
 	counter_add(local->counters, COUNTER_NO_MEMORY_PATH, 1);
 	explain_of(OF(SLOT, slot),
 		"no shared memory with the process of this host that has QPs from 0x%06x on: %s: "
@@ -248,16 +238,6 @@ static void connect_failed(struct local *local, uint32_t slot, int err)
 		atomic_load(&local->fabric) ? "over UDP, or by the fabric's process" : "over UDP");
 	atomic_store_explicit(&local->peers->refusal[slot], err, memory_order_relaxed);
 	reconnect_later(local, slot, err);
-}
-
-void local_connect(struct local *local, uint32_t slot)
-{
-	int err = is_unknown(local, slot) ? connect_to_slot(local, slot) : 0;
-
-	if (err && err != EALREADY && err != EEXIST)
-		connect_failed(local, slot, err);
-	else
-		agree_await(local, slot);
 }
 
 void local_connect_for_datagram(struct local *local, uint32_t slot)
@@ -280,21 +260,11 @@ void local_connect_for_datagram(struct local *local, uint32_t slot)
 
 /* ---- accepting ---- */
 
-static bool are_connecting(const struct peers *peers, const struct hello *hello)
-	REQUIRES(peers->lock)
-{
-	unsigned i;
-
-	for (i = 0; i < hello->slot_count; i++)
-		if (peers->connecting[hello->slot[i]])
-			return true;
-	return false;
-}
-
 /* The verdict for the connector: 0 or errno. */
 static int connect_judge(struct local *local, const struct hello *hello)
 	REQUIRES(local->peers->lock)
 {
+	bool connecting = false;
 	unsigned i;
 
 	if (!hello->slot_count)
@@ -304,14 +274,15 @@ static int connect_judge(struct local *local, const struct hello *hello)
 			return EPROTO;
 		if (local_channel(local, hello->slot[i]) != LOCAL_NO_CHANNEL)
 			return EEXIST;
+		connecting |= local->peers->connecting[hello->slot[i]];
 	}
-	if (are_connecting(local->peers, hello) && local->peers->slot[0]->number < hello->slot[0])
+	if (connecting && local->peers->slot[0]->number < hello->slot[0])
 		return EALREADY;
 	return 0;
 }
 
 /*
- * Judge it, and keep our threads from connecting to it until unclaim_welcome(): otherwise both
+ * Judge it, and keep our threads from connecting to it until it has got an answer: otherwise both
  * ends might accept each other's attempt, and share memory twice. *claimed: bit i: slot[i] was
  * claimed here.
  */
@@ -331,15 +302,6 @@ static int claim_welcome(struct local *local, const struct hello *hello, uint32_
 	}
 	lock_release(&local->peers->lock);
 	return verdict;
-}
-
-static void unclaim_welcome(struct local *local, const struct hello *hello, uint32_t claimed)
-{
-	unsigned i;
-
-	for (i = 0; i < hello->slot_count; i++)
-		if (claimed & 1u << i)
-			unclaim_attempt(local->peers, hello->slot[i]);
 }
 
 static void connect_refuse(struct local *local, struct handshake_peer *process, int verdict)
@@ -414,6 +376,7 @@ static void receive_connector(struct local *local, struct handshake_peer *proces
 {
 	struct hello hello = process->hello;
 	uint32_t claimed = 0;
+	unsigned i;
 	bool late;
 	int verdict;
 
@@ -438,7 +401,9 @@ static void receive_connector(struct local *local, struct handshake_peer *proces
 	/* We are awake, but an application thread may sleep in our place (engine/wait.c). */
 	else if (!connect_admit(local, process, late))
 		waiter_ring(local->waiter);
-	unclaim_welcome(local, &hello, claimed);
+	for (i = 0; i < hello.slot_count; i++)
+		if (claimed & 1u << i)
+			unclaim_attempt(local->peers, hello.slot[i]);
 }
 
 /*

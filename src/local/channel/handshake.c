@@ -121,14 +121,6 @@ static void take_attached(struct msghdr *message, struct attached *attached)
 	}
 }
 
-/* The first descriptor is the side; a correct peer sends no other. */
-static int keep_first(struct attached *attached)
-{
-	while (attached->fds > 1)
-		close(attached->fd[--attached->fds]);
-	return attached->fds ? attached->fd[0] : -1;
-}
-
 /* A memfd of @bytes that can be neither resized nor newly mapped for writing. */
 static bool is_sealed(int fd, uint64_t bytes)
 {
@@ -186,7 +178,10 @@ static int receive_hello(struct handshake_peer *peer)
 	if (got < 0)
 		return errno;
 	take_attached(&message, &attached);
-	peer->side_fd = keep_first(&attached);
+	/* The first descriptor is the side; a correct peer sends no other. */
+	while (attached.fds > 1)
+		close(attached.fd[--attached.fds]);
+	peer->side_fd = attached.fds ? attached.fd[0] : -1;
 	return got ? judge_hello(peer, &attached, (size_t)got) : ECONNRESET;
 }
 

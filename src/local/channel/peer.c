@@ -304,25 +304,20 @@ void peer_publish(struct local *local, struct peer *peer)
 
 /* ---- dismissing ---- */
 
-static void forget_slots(struct peers *peers, unsigned channel)
+void peer_dismiss(struct local *local, struct peer *peer)
 {
+	struct peers *peers = local->peers;
+	uint64_t until_ns;
 	unsigned slot;
 
+	atomic_store(&peer->life, 0);
 	lock_acquire(&peers->lock);
 	for (slot = 0; slot < SLOT_COUNT; slot++)
-		if (atomic_load(&peers->channel_of[slot]) == channel + 1) {
+		if (atomic_load(&peers->channel_of[slot]) == peer->channel + 1) {
 			atomic_store(&peers->channel_of[slot], 0);
 			atomic_store(&peers->again_ns[slot], 0);
 		}
 	lock_release(&peers->lock);
-}
-
-void peer_dismiss(struct local *local, struct peer *peer)
-{
-	uint64_t until_ns;
-
-	atomic_store(&peer->life, 0);
-	forget_slots(local->peers, peer->channel);
 	peers_move_epoch(local);
 	ring_remove(local->channel_link, peer->channel);
 	/* No copy of this process takes so long, unless a debugger stops the thread. */

@@ -90,12 +90,6 @@ static void keep_block(struct peer *peer, uint32_t region, int fd) REQUIRES(peer
 	peer->passed[find_passed(peer, 0)] = (struct passed_block){ region, fd };
 }
 
-/* Blocks are memfds; anything else, such as the peer's end of this connection, is not kept. */
-static bool is_memfd(int fd)
-{
-	return fcntl(fd, F_GET_SEALS) >= 0;
-}
-
 /*
  * Take the descriptors of a message. True: one block, as @region announces, or none if none is
  * announced.
@@ -114,7 +108,8 @@ static bool peer_take_fds(struct peer *peer, struct msghdr *message, uint32_t re
 			continue;
 		for (i = 0; i < count; i++) {
 			memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
-			if (region && !blocks && is_memfd(fd)) {
+			/* Blocks are memfds; anything else, such as the peer's end of this, is not kept. */
+			if (region && !blocks && fcntl(fd, F_GET_SEALS) >= 0) {
 				keep_block(peer, region, fd);
 				blocks++;
 			} else {

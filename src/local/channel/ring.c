@@ -484,17 +484,6 @@ void ring_awake(struct link *link)
 
 /* ---- channels ---- */
 
-static struct channel *channel_new(unsigned number)
-{
-	struct channel *channel = fail_now(FAIL_ALLOCATE) ? NULL : calloc(1, sizeof(*channel));
-
-	if (!channel)
-		return NULL;
-	channel->number = number;
-	lock_init(&channel->producer.lock);
-	return channel;
-}
-
 /*
  * The structure of a removed channel stays until the link is closed or the place is reused: a
  * sender may be about to look at it.
@@ -534,10 +523,13 @@ int ring_add(struct link *link, unsigned number, struct channel_side *ours,
 
 	assert(number < CHANNELS_MAX && !channel_at(rings, number));
 	channel = atomic_load(&rings->channel[number]);
-	if (!channel)
-		channel = channel_new(number);
-	if (!channel)
-		return ENOMEM;
+	if (!channel) {
+		channel = fail_now(FAIL_ALLOCATE) ? NULL : calloc(1, sizeof(*channel));
+		if (!channel)
+			return ENOMEM;
+		channel->number = number;
+		lock_init(&channel->producer.lock);
+	}
 	channel_begin(channel, ours, theirs, bell_fd);
 	atomic_store_explicit(&rings->channel[number], channel, memory_order_release);
 	before = atomic_load(&rings->count);

@@ -367,13 +367,6 @@ static bool has_answer(struct producer *producer)
 	return answers_of(producer) > 0;
 }
 
-static void committed_clear(struct producer *producer, uint32_t number)
-{
-	atomic_fetch_and_explicit(&producer->half->committed[number % CHANNEL_CELLS / 64],
-				  ~(UINT64_C(1) << number % 64), memory_order_relaxed);
-	producer->fetched[number % CHANNEL_CELLS] = 0;
-}
-
 static void ring_message_take_answer(struct producer *producer, struct ring_answer *answer)
 {
 	uint32_t number = atomic_load_explicit(&producer->completed, memory_order_relaxed);
@@ -386,11 +379,14 @@ static void ring_message_take_answer(struct producer *producer, struct ring_answ
 	answer->committed = false;
 	if (answer->owner && producer->fetched[number % CHANNEL_CELLS]) {
 		answer->committed = producer->fetched[number % CHANNEL_CELLS] == FETCHED_COMMITTED;
-		if (answer->committed)
-			committed_clear(producer, number);
-		else
+		if (answer->committed) {
+			atomic_fetch_and_explicit(&producer->half->committed[number % CHANNEL_CELLS / 64],
+						  ~(UINT64_C(1) << number % 64), memory_order_relaxed);
+			producer->fetched[number % CHANNEL_CELLS] = 0;
+		} else {
 			atomic_fetch_sub_explicit(&producer->fetching, producer->fetched[number % CHANNEL_CELLS],
 						  memory_order_relaxed);
+		}
 	}
 	atomic_store_explicit(&producer->completed, number + 1, memory_order_release);	/* R7 */
 }

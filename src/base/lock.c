@@ -17,6 +17,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,25 +30,32 @@ static struct timespec time_of(uint64_t ns)
 
 #ifndef CHECK_HELD_LOCKS
 
-/* The kernel's answer, or -1. errno stays: a public call that succeeds does not change it. */
+/* The kernel's answer, or -errno. errno itself stays: a public call that succeeds does not change it. */
 static long lock_futex(_Atomic uint32_t *word, int operation, uint32_t value, const struct timespec *until)
 {
 	int err = errno;
 	long answer = syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, until, NULL,
 			      FUTEX_BITSET_MATCH_ANY);
 
+	if (answer < 0)
+		answer = -errno;
 	errno = err;
 	return answer;
 }
 
 #define TRIES		100u
 #define PARKS		64u
-#define LOOK_NS		1000000u	/* where there is no barrier for the sleeper at all */
+#define LOOK_NS		1000000u	/* until a sleeper looks by itself, or makes the barrier */
+#define AGAIN_NS	100000000u	/* behind that: a wake-up that goes astray is no hang */
 
-static _Atomic uint32_t lock_parks[PARKS];		/* threads that sleep, by lock_park() */
+/* Of the locks whose addresses fall on it. */
+static struct park {
+	_Atomic uint32_t sleepers;
+	_Atomic uintptr_t waking;	/* for this lock one was waked that has not looked at it yet */
+} lock_parks[PARKS];
 static bool lock_had_barrier;
 
-static _Atomic uint32_t *lock_park(const struct lock *lock)
+static struct park *lock_park(const struct lock *lock)
 {
 	uint64_t address = (uintptr_t)lock;
 
@@ -57,15 +65,17 @@ static _Atomic uint32_t *lock_park(const struct lock *lock)
 /* Of a child only the thread that forked is left. */
 static void lock_forget_sleepers(void)
 {
-	for (unsigned i = 0; i < PARKS; i++)
-		atomic_store_explicit(&lock_parks[i], 0, memory_order_relaxed);
+	memset(lock_parks, 0, sizeof(lock_parks));
 	atomic_fetch_and(&lock_news, LOCK_COUNTED | LOCK_OWN_BARRIER);
 }
 
-static void lock_park_leave(_Atomic uint32_t *park)
+/* Whoever has left the lock to the one who was waked is seen behind this. */
+static void lock_park_looks(struct park *park, const struct lock *lock)
 {
-	atomic_fetch_sub(park, 1);
-	atomic_fetch_sub(&lock_news, LOCK_SLEEPER);
+	uintptr_t mine = (uintptr_t)lock;
+
+	atomic_compare_exchange_strong(&park->waking, &mine, 0);
+	atomic_thread_fence(memory_order_seq_cst);
 }
 
 static bool lock_membarrier(int command)
@@ -86,10 +96,10 @@ static __attribute__((constructor)) void lock_look_for_barrier(void)
 		atomic_fetch_and(&lock_news, ~(uint32_t)LOCK_OWN_BARRIER);
 }
 
-/* Each thread that releases a lock sees @news now, or has been seen to release it. False: perhaps not. */
-static bool lock_barrier(uint32_t news)
+/* Who releases a lock sees that this thread sleeps, or has been seen to release it. False: perhaps not. */
+static bool lock_barrier(void)
 {
-	if (news & LOCK_OWN_BARRIER)
+	if (atomic_load_explicit(&lock_news, memory_order_relaxed) & LOCK_OWN_BARRIER)
 		return !lock_had_barrier;
 	if (lock_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) ||
 	    (lock_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) &&	/* in a child of fork() */
@@ -119,41 +129,60 @@ static bool lock_comes(struct lock *lock)
 	return false;
 }
 
-/* Who wakes a thread takes it from both counts: until that runs nobody needs to wake it again. */
+/*
+ * Most sleeps are short, and a store that is not seen yet when the sleeper has come into the kernel is
+ * rare: so the barrier, which disturbs all processors of the process, is made when the first look is due.
+ */
 void lock_sleep(struct lock *lock)
 {
-	_Atomic uint32_t *park = lock_park(lock);
-	bool counted = false, heard = false;
-	struct timespec now, until;
+	struct park *park = lock_park(lock);
+	bool heard = false;
 
 	if (lock_comes(lock))
 		return;
-	do {
-		if (!counted) {
-			atomic_fetch_add(park, 1);
-			heard = lock_barrier(atomic_fetch_add(&lock_news, LOCK_SLEEPER));
-			counted = true;
-			if (lock_take(lock))
-				break;
-		}
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		until = time_of((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec + LOOK_NS);
-		if (!lock_futex(&lock->word, FUTEX_WAIT_BITSET, LOCK_HELD, heard ? NULL : &until))
-			counted = false;
-	} while (!lock_take(lock));
-	if (counted)
-		lock_park_leave(park);
+	atomic_fetch_add(&park->sleepers, 1);
+	atomic_fetch_add(&lock_news, LOCK_SLEEPER);
+	while (!lock_take(lock)) {
+		struct timespec until;
+		long answer;
+
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until = time_of((uint64_t)until.tv_sec * 1000000000u + (uint64_t)until.tv_nsec +
+				(heard ? AGAIN_NS : LOOK_NS));
+		answer = lock_futex(&lock->word, FUTEX_WAIT_BITSET, LOCK_HELD, &until);
+		lock_park_looks(park, lock);
+		if (answer == -ETIMEDOUT && !heard)
+			heard = lock_barrier();
+	}
+	atomic_fetch_sub(&park->sleepers, 1);
+	atomic_fetch_sub(&lock_news, LOCK_SLEEPER);
+}
+
+/*
+ * One is waked at a time: until it looks, others that release the lock leave it to that one. They may do
+ * so before it is known that nobody sleeps yet: then whoever slept since is waked in the second try.
+ */
+static void lock_wake(struct lock *lock)
+{
+	struct park *park = lock_park(lock);
+
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!atomic_load_explicit(&park->sleepers, memory_order_relaxed) ||
+	    atomic_load_explicit(&park->waking, memory_order_relaxed) == (uintptr_t)lock)
+		return;
+	atomic_store(&park->waking, (uintptr_t)lock);
+	if (lock_futex(&lock->word, FUTEX_WAKE, 1, NULL) <= 0) {
+		lock_park_looks(park, lock);
+		lock_futex(&lock->word, FUTEX_WAKE, 1, NULL);
+	}
 }
 
 void lock_released(struct lock *lock)
 {
 	uint32_t news = atomic_load_explicit(&lock_news, memory_order_relaxed);
-	_Atomic uint32_t *park = lock_park(lock);
 
-	if (news & LOCK_OWN_BARRIER)
-		atomic_thread_fence(memory_order_seq_cst);
-	if (atomic_load_explicit(park, memory_order_relaxed) && lock_futex(&lock->word, FUTEX_WAKE, 1, NULL) > 0)
-		lock_park_leave(park);
+	if (news & ~(uint32_t)LOCK_COUNTED)
+		lock_wake(lock);
 	if (news & LOCK_COUNTED)
 		log_let_go();
 }

@@ -38,8 +38,8 @@ struct policy_rest policy_rest(struct policy *policy, const struct policy_view *
 	if (policy->state != WORKER_ACTIVE)
 		policy->state = view->waiting ? WORKER_RELIEVED : WORKER_STANDBY;
 	/*
-	 * An application thread waits in the worker's place: until the next chore if this wait already lasted
-	 * when the worker last went to sleep.
+	 * An application thread waits in the worker's place: sleep until the next chore if this wait already
+	 * lasted when the worker last went to sleep.
 	 */
 	if (policy->state == WORKER_RELIEVED)
 		rest = (struct policy_rest){

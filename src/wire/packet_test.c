@@ -356,7 +356,6 @@ int main(void)
 		cmocka_unit_test(parsing_is_right_for_every_opcode_length_and_flag_byte),
 		cmocka_unit_test(payload_is_bounded_by_the_largest_path_mtu),
 		cmocka_unit_test(payload_that_a_request_cannot_have_is_for_its_qp_to_refuse),
-		cmocka_unit_test(payload_that_a_request_cannot_have_is_for_its_qp_to_refuse),
 		cmocka_unit_test(what_is_written_is_parsed_back_for_every_opcode),
 		cmocka_unit_test(headers_are_laid_out_as_the_specification_draws_them),
 		cmocka_unit_test(reserved_bits_are_ignored_on_receipt),

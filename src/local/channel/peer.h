@@ -173,7 +173,7 @@ struct peers {
 	uint32_t lives GUARDED_BY_MEMBER(lock);
 	/*
 	 * + 1; 0: none. Stored (release) by peer_publish(), with the channel open and hello known,
-	 * 0 by forget_slots(); loaded (acquire) by local_channel() before the peer is used.
+	 * 0 by peer_dismiss(); loaded (acquire) by local_channel() before the peer is used.
 	 */
 	_Atomic uint16_t channel_of[SLOT_COUNT];
 	bool connecting[SLOT_COUNT] GUARDED_BY_MEMBER(lock);	/* a thread of ours is at it */

@@ -12,7 +12,7 @@
  *
  * Packets of a QP may overtake those it sent by UDP before. RC repairs that like a reordering
  * network (the gap gets a NAK, late packets are duplicates); for UC and UD, packets of UDP are
- * received first for a while (receive_udp_first, engine/receive.c).
+ * received first for a while (channels_receive(), engine/receive.c).
  */
 #include "local/channel/peer.h"
 

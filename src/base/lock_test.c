@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <linux/futex.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -151,14 +152,14 @@ static void all_hear_what_is_said(void **state)
 #ifndef CHECK_HELD_LOCKS
 #define WITHOUT "LOCK_TEST_WITHOUT_MEMBARRIER"
 
-static _Atomic unsigned futex_calls, barriers;
+static _Atomic unsigned futex_calls, barriers, waked;
 static _Atomic bool is_forbidden;	/* membarrier(2): as by a filter of the program */
 
 /* In place of the C library's, which lock.c would call, in its constructor, too. */
 long syscall(long number, ...)
 {
 	long (*real)(long, ...) = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
-	long argument[6];
+	long argument[6], answer;
 	va_list arguments;
 	unsigned i;
 
@@ -172,7 +173,10 @@ long syscall(long number, ...)
 	for (i = 0; i < 6; i++)
 		argument[i] = va_arg(arguments, long);
 	va_end(arguments);
-	return real(number, argument[0], argument[1], argument[2], argument[3], argument[4], argument[5]);
+	answer = real(number, argument[0], argument[1], argument[2], argument[3], argument[4], argument[5]);
+	if (number == SYS_futex && (argument[1] & FUTEX_CMD_MASK) == FUTEX_WAKE && answer > 0)
+		waked += (unsigned)answer;
+	return answer;
 }
 
 static bool somebody_sleeps(void)	/* or is about to */
@@ -197,6 +201,24 @@ static void releasing_costs_no_system_call(void **state)
 		lock_release(&lock);
 	}
 	assert_int_equal(futex_calls, before);
+}
+
+/* And does not have to look by itself. In some tries it has not come into the kernel yet. */
+static void who_sleeps_is_waked_when_the_lock_is_released(void **state)
+{
+	unsigned tries, before = waked;
+	pthread_t thread;
+
+	for (tries = 0; waked == before; tries++) {
+		assert_in_range(tries, 0, 99);
+		lock_acquire(&lock);
+		assert_int_equal(pthread_create(&thread, NULL, wait_for_lock, NULL), 0);
+		while (!somebody_sleeps())
+			sched_yield();
+		usleep(5000);
+		lock_release(&lock);
+		pthread_join(thread, NULL);
+	}
 }
 
 /* Locks that nobody sleeps for share what says that somebody does. */
@@ -377,6 +399,7 @@ int main(void)
 		cmocka_unit_test(what_nobody_waits_for_costs_no_system_call),
 		cmocka_unit_test(nobody_is_thought_to_sleep_when_all_have_had_the_lock),
 		cmocka_unit_test(releasing_costs_no_system_call),
+		cmocka_unit_test(who_sleeps_is_waked_when_the_lock_is_released),
 		cmocka_unit_test(a_sleeper_does_not_disturb_other_locks),
 		cmocka_unit_test(who_has_released_a_lock_does_not_touch_it),
 		cmocka_unit_test(a_child_has_no_sleepers_of_its_parent),

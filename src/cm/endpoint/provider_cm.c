@@ -252,8 +252,8 @@ static const struct {
 static void connect_report(struct endpoint *endpoint, const struct cm_event *event)
 	REQUIRES(agent.lock)
 {
-	const struct cm_rej *rej = &event->message->rej;
 	struct queued_event *rejected;
+	const struct cm_rej *rej;
 
 	switch ((enum endpoint_state)endpoint->state) {
 	case STATE_CONNECTED:
@@ -274,6 +274,7 @@ static void connect_report(struct endpoint *endpoint, const struct cm_event *eve
 		}
 		if (endpoint->muted)
 			break;
+		rej = &event->message->rej;
 		rejected = event_new(endpoint, RDMA_CM_EVENT_REJECTED, rej->private_data,
 				     sizeof(rej->private_data));
 		if (!rejected)

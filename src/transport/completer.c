@@ -67,6 +67,7 @@ static void completer_after_progress(struct qp_call *call) REQUIRES(call->qp->lo
 {
 	struct requester *requester = &call->qp->requester;
 	uint64_t rtt_ns = 0;
+	enum probe_says says;
 
 	completer_note_progress(call);
 	if (requester->timing && psn_before(requester->timing_psn, requester->una_psn)) {
@@ -82,9 +83,16 @@ static void completer_after_progress(struct qp_call *call) REQUIRES(call->qp->lo
 	if (call->qp->state == IBV_QPS_ERR)
 		return;
 	requester_give_acked(call, rtt_ns);
-	if (loss_probe_says_lost(&requester->loss, requester->una_psn, requester->send_psn) &&
-	    !repair_is_on(call->qp))
+	says = loss_probe_answered(&requester->loss, requester->una_psn, requester->send_psn,
+				   call->qp->path ? path_shortest(call->qp->path) : 0, call->now_ns);
+	if (repair_is_on(call->qp))
+		return;
+	if (says == PROBE_LOST) {
 		requester_lost(call);
+	} else if (says == PROBE_AGAIN) {
+		count(call, COUNTER_PROBE);
+		requester->loss.probe_due = true;
+	}
 }
 
 /*

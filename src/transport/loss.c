@@ -42,12 +42,22 @@ void loss_progress(struct loss *loss, uint8_t retry_cnt, uint64_t now_ns)
 	loss->guarded = false;
 }
 
-bool loss_probe_says_lost(struct loss *loss, uint32_t una_psn, uint32_t send_psn)
+/*
+ * Where answers were lost, too, what was lost may be a packet behind the one that was sent again.
+ * What comes sooner than half a round trip after the probe answers something older. (Half: a packet
+ * alone is faster than messages are, by which round trips are measured.)
+ */
+enum probe_says loss_probe_answered(struct loss *loss, uint32_t una_psn, uint32_t send_psn,
+				    uint64_t rtt_ns, uint64_t now_ns)
 {
 	if (!loss->probing || psn_before(una_psn, loss->probe_end_psn))
-		return false;
+		return PROBE_NOTHING;
 	loss->probing = false;
-	return una_psn == loss->probe_end_psn && una_psn != send_psn;
+	if (una_psn == send_psn)
+		return PROBE_NOTHING;
+	if (una_psn == loss->probe_end_psn)
+		return PROBE_LOST;
+	return rtt_ns && now_ns - loss->sent_ns >= rtt_ns / 2 ? PROBE_AGAIN : PROBE_NOTHING;
 }
 
 bool loss_is_new(struct loss *loss, uint32_t una_psn)

@@ -26,11 +26,17 @@ void loss_stop(struct loss *loss);
 void loss_answered(struct loss *loss, uint8_t retry_cnt);
 /* The answer acknowledges something new. */
 void loss_progress(struct loss *loss, uint8_t retry_cnt, uint64_t now_ns);
+enum probe_says {
+	PROBE_NOTHING,
+	PROBE_LOST,		/* it alone was answered: the rest is lost */
+	PROBE_AGAIN,		/* more was answered, not all: another one tells whether that is lost */
+};
+
 /*
- * Answered up to @una_psn, in flight up to @send_psn. True: the probe alone was answered, so the
- * rest is lost.
+ * Answered up to @una_psn, in flight up to @send_psn. @rtt_ns: the shortest round trip; 0: not known.
  */
-bool loss_probe_says_lost(struct loss *loss, uint32_t una_psn, uint32_t send_psn);
+enum probe_says loss_probe_answered(struct loss *loss, uint32_t una_psn, uint32_t send_psn,
+				    uint64_t rtt_ns, uint64_t now_ns);
 /* A sign of loss at @una_psn. False: a further sign of a loss already being repaired. */
 bool loss_is_new(struct loss *loss, uint32_t una_psn);
 

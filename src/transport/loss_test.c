@@ -108,15 +108,42 @@ static void an_answer_to_the_probe_alone_says_lost(void **state)
 	unsigned i;
 
 	for (i = 0; i < sizeof(end) / sizeof(end[0]); i++) {
+		uint32_t before = psn_add(end[i], PSN_MASK), sent = psn_add(end[i], 5);
+
 		loss_probe_sent(&loss, end[i], MS);
-		assert_false(loss_probe_says_lost(&loss, psn_add(end[i], PSN_MASK), psn_add(end[i], 5)));
+		assert_int_equal(loss_probe_answered(&loss, before, sent, MS, 3 * MS), PROBE_NOTHING);
 		assert_true(loss.probing);
-		assert_true(loss_probe_says_lost(&loss, end[i], psn_add(end[i], 5)));
-		assert_false(loss_probe_says_lost(&loss, end[i], psn_add(end[i], 5)));	/* said once */
+		assert_int_equal(loss_probe_answered(&loss, end[i], sent, MS, 3 * MS), PROBE_LOST);
+		/* said once */
+		assert_int_equal(loss_probe_answered(&loss, end[i], sent, MS, 3 * MS), PROBE_NOTHING);
 		loss_probe_sent(&loss, end[i], MS);
-		assert_false(loss_probe_says_lost(&loss, end[i], end[i]));	/* nothing else is in flight */
-		loss_probe_sent(&loss, end[i], MS);
-		assert_false(loss_probe_says_lost(&loss, psn_add(end[i], 1), psn_add(end[i], 5)));
+		/* nothing else is in flight */
+		assert_int_equal(loss_probe_answered(&loss, end[i], end[i], MS, 3 * MS), PROBE_NOTHING);
+	}
+}
+
+/* Sent at 1 ms. */
+static void an_answer_to_more_than_the_probe_asks_for_another(void **state)
+{
+	static const struct {
+		uint32_t una;
+		uint64_t rtt_ns, now_ns;
+		enum probe_says says;
+	} row[] = {
+		{ 11, 2 * MS, 2 * MS, PROBE_AGAIN },
+		{ 14, 2 * MS, 9 * MS, PROBE_AGAIN },
+		{ 11, 2 * MS, 2 * MS - 1, PROBE_NOTHING },	/* too soon for an answer to the probe */
+		{ 11, 0, 9 * MS, PROBE_NOTHING },	/* it is not known what is too soon */
+		{ 15, 2 * MS, 2 * MS, PROBE_NOTHING },	/* nothing is missing */
+	};
+	struct loss loss = loss_of(0);
+	unsigned i;
+
+	for (i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		loss_probe_sent(&loss, 10, MS);
+		assert_int_equal(loss_probe_answered(&loss, row[i].una, 15, row[i].rtt_ns, row[i].now_ns),
+				 row[i].says);
+		assert_false(loss.probing);
 	}
 }
 
@@ -154,6 +181,7 @@ int main(void)
 		cmocka_unit_test(retries_are_for_silence_alone),
 		cmocka_unit_test(an_answer_brings_probes_back_to_their_pace),
 		cmocka_unit_test(an_answer_to_the_probe_alone_says_lost),
+		cmocka_unit_test(an_answer_to_more_than_the_probe_asks_for_another),
 		cmocka_unit_test(many_signs_of_one_loss_are_one),
 		cmocka_unit_test(stopped_nothing_is_due),
 	};

@@ -197,9 +197,14 @@ uint32_t path_reserve(struct path *path, struct qp *qp, uint32_t least, uint32_t
 	return granted;
 }
 
+uint64_t path_shortest(const struct path *path)
+{
+	return atomic_load_explicit(&path->rtt_min_ns, memory_order_relaxed);
+}
+
 uint32_t path_piece(const struct path *path)
 {
-	uint64_t rtt_ns = atomic_load_explicit(&path->rtt_min_ns, memory_order_relaxed);
+	uint64_t rtt_ns = path_shortest(path);
 	uint32_t window = atomic_load_explicit(&path->window_bytes, memory_order_relaxed);
 
 	return window > PATH_WINDOW_CAUTIOUS && rtt_ns && rtt_ns < SHORT_NS ? window / 4 : 0;

@@ -100,6 +100,9 @@ uint32_t path_reserve(struct path *path, struct qp *qp, uint32_t least, uint32_t
  */
 uint32_t path_piece(const struct path *path);
 
+/* Of all round trips that were measured; 0: none was. */
+uint64_t path_shortest(const struct path *path);
+
 /*
  * @bytes were answered: give them back, let the window grow. @rtt_ns: a new sample, or 0. Returns
  * how long an answer may take before a probe is worth sending.

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/inline.h"
 #include "base/log.h"
 #include "device/internal.h"
 #include "engine/wake.h"
@@ -170,7 +171,7 @@ static uint32_t count_poll(_Atomic uint32_t *counter)
 }
 
 /* A poll does not fail: errno stays what it was, whatever the system calls of progress say. */
-static void cq_make_progress(struct cq *cq)
+static APART void cq_make_progress(struct cq *cq)
 {
 	struct hca_context *context = cq->owner;
 	int before = errno;
@@ -238,14 +239,13 @@ static bool before_poll(struct cq *cq)
 	return true;
 }
 
-/* Apart, so that other polls are short. */
-static __attribute__((noinline)) int poll_behind_yield(struct cq *cq, int count, struct ibv_wc *wc)
+static APART int poll_behind_yield(struct cq *cq, int count, struct ibv_wc *wc)
 {
 	cq_offer_core(cq);
 	return cq_take(cq, count, wc);
 }
 
-int hca_poll_cq(struct cq *cq, int count, struct ibv_wc *wc)
+FLAT int hca_poll_cq(struct cq *cq, int count, struct ibv_wc *wc)
 {
 	int got;
 

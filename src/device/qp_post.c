@@ -2,6 +2,7 @@
 /* Posting to a QP, and the work that follows. */
 #include <errno.h>
 
+#include "base/inline.h"
 #include "base/log.h"
 #include "device/internal.h"
 #include "engine/wake.h"
@@ -21,7 +22,7 @@ static bool post_meets(struct hca *hca, const struct route *route, uint32_t qpn)
 	return route->loopback || (route->link == ROUTE_IB && subnet_meets(hca->subnet, qpn_slot(qpn)));
 }
 
-static void prepare_datagrams(struct hca *hca, struct qp *qp, struct ibv_send_wr *wr)
+static APART void prepare_datagrams(struct hca *hca, struct qp *qp, struct ibv_send_wr *wr)
 {
 	const struct ibv_send_wr *each;
 	int before = errno;
@@ -60,7 +61,7 @@ static void post_unlock_done(struct hca *hca, struct qp *qp, struct effects *eff
 }
 
 /* After posting, whatever was posted: with the QP's lock, which is dropped. */
-static void post_unlock_and_transmit(struct hca *hca, struct qp *qp) RELEASES(qp->lock)
+static APART void post_unlock_and_transmit(struct hca *hca, struct qp *qp) RELEASES(qp->lock)
 {
 	struct effects effects;
 
@@ -75,6 +76,17 @@ static void post_unlock_and_transmit(struct hca *hca, struct qp *qp) RELEASES(qp
 		local_open_shortcut(&hca->engine.local, qp);
 		post_unlock_done(hca, qp, &effects);
 	}
+}
+
+/* @wr: what is not in the send queue yet, or NULL. */
+static APART int post_the_long_way(struct hca *hca, struct qp *qp, struct ibv_send_wr *wr,
+				   struct ibv_send_wr **bad)
+	RELEASES(qp->lock)
+{
+	int err = wr ? qp_post_send(qp, wr, bad) : 0;
+
+	post_unlock_and_transmit(hca, qp);
+	return err;
 }
 
 static enum shortcut_outcome post_by_shortcut(struct hca *hca, struct qp *qp, const struct ibv_send_wr *wr,
@@ -93,12 +105,11 @@ static enum shortcut_outcome post_by_shortcut(struct hca *hca, struct qp *qp, co
 	return outcome;
 }
 
-int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+FLAT int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct hca_context *context = qp->owner;
 	enum shortcut_outcome outcome;
 	struct effects effects;
-	int err = 0;
 
 	if (context_is_dead(context, "ibv_post_send")) {
 		*bad = wr;
@@ -112,10 +123,7 @@ int hca_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 		post_unlock_done(context->hca, qp, &effects);
 		return 0;
 	}
-	if (outcome == SHORTCUT_NOT_TAKEN)
-		err = qp_post_send(qp, wr, bad);
-	post_unlock_and_transmit(context->hca, qp);
-	return err;
+	return post_the_long_way(context->hca, qp, outcome == SHORTCUT_NOT_TAKEN ? wr : NULL, bad);
 }
 
 int hca_post_send_all(struct qp *qp, struct ibv_send_wr *wr)

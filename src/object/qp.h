@@ -239,9 +239,9 @@ int qp_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad
 	REQUIRES(qp->lock);
 /*
  * Does the same with one SEND or RDMA WRITE, of one SGE or inline, of an RC QP in RTS that has a send
- * queue for the application. False: the request is another, or is refused; nothing was done.
+ * queue for the application. NULL: the request is another, or is refused; nothing was done.
  */
-bool qp_post_plain(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lock);
+struct send_wqe *qp_post_plain(struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lock);
 /* Is it one RDMA WRITE of one SGE, not inline, that qp_post_plain() would take? */
 bool qp_post_is_write(const struct qp *qp, const struct ibv_send_wr *wr) REQUIRES(qp->lock);
 /* All of the list or none of it (ibv_wr_complete(3)). */

@@ -360,7 +360,7 @@ static bool copy_plain_inline(const struct qp *qp, const struct ibv_send_wr *wr,
 	return true;
 }
 
-bool qp_post_plain(struct qp *qp, const struct ibv_send_wr *wr)
+struct send_wqe *qp_post_plain(struct qp *qp, const struct ibv_send_wr *wr)
 {
 	bool is_inline = wr->send_flags & IBV_SEND_INLINE, is_write = wr->opcode == IBV_WR_RDMA_WRITE;
 	struct send_queue *sq = &qp->sq;
@@ -371,7 +371,7 @@ bool qp_post_plain(struct qp *qp, const struct ibv_send_wr *wr)
 	    wr->send_flags & ~(FLAGS_PLAIN | IBV_SEND_INLINE | SEND_BUILT) ||
 	    (!is_inline && wr->sg_list->length > MESSAGE_BYTES_MAX) ||
 	    wqe_slots_used(&sq->slots, sq->head) >= sq->size)
-		return false;
+		return NULL;
 	wqe = send_queue_at(sq, sq->head);
 	memset(wqe, 0, sizeof(*wqe));
 	wqe->wr_id = wr->wr_id;
@@ -386,10 +386,10 @@ bool qp_post_plain(struct qp *qp, const struct ibv_send_wr *wr)
 		wqe->sge_count = 1;
 		wqe->sge[0] = *wr->sg_list;
 	} else if (!copy_plain_inline(qp, wr, wqe)) {
-		return false;
+		return NULL;
 	}
 	sq->head++;
-	return true;
+	return wqe;
 }
 
 bool qp_post_is_write(const struct qp *qp, const struct ibv_send_wr *wr)

@@ -46,10 +46,10 @@ struct loss {
 	bool probing;			/* written, not answered */
 	bool hold;			/* nothing but probes until the peer is heard again */
 	bool stopped;			/* its process does not run: silence says nothing */
-	uint8_t retry_left : 4;		/* of 7 at most */
-	uint8_t graces : 4;		/* timeouts that did not count: the peer's process is alive */
+	uint8_t retry_left;
 	uint8_t probe_shift;		/* probes in a row without an answer: backs off */
-	uint8_t probe_backoff;		/* probes answered since a round trip was measured */
+	uint8_t graces : 4;		/* timeouts that did not count: the peer's process is alive */
+	uint8_t probe_backoff : 4;	/* probes answered since a round trip was measured */
 	uint32_t sent_packets, resent_packets;	/* since the last answer: for explanations */
 };
 

@@ -135,10 +135,9 @@ static void message_note_progress(struct qp *qp, uint64_t now_ns) REQUIRES(qp->l
 	qp->requester.loss.retry_left = qp->attr.retry_cnt;
 }
 
-void transport_message_sent(struct qp *qp, uint64_t token, uint64_t now_ns)
+void transport_message_sent(struct qp *qp, struct send_wqe *wqe, uint64_t token, uint64_t now_ns)
 {
 	struct requester *requester = &qp->requester;
-	struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.sent);
 
 	wqe->token = token;
 	wqe->state = WQE_IN_CHANNEL;

@@ -116,8 +116,9 @@ static inline void transport_send_head(const struct qp *qp, const struct send_wq
 bool transport_gather(struct qp *qp, const struct send_wqe *wqe, uint8_t *out) REQUIRES(qp->lock);
 /* The same of a request with one SGE, or inline data, of a QP that does not send by itself. */
 bool transport_gather_one(struct qp *qp, const struct send_wqe *wqe, uint8_t *out) REQUIRES(qp->lock);
-/* The request was sent as a message; its answer will name @token, unique in this QP. */
-void transport_message_sent(struct qp *qp, uint64_t token, uint64_t now_ns) REQUIRES(qp->lock);
+/* @wqe, the next one, was sent as a message; its answer will name @token, unique in this QP. */
+void transport_message_sent(struct qp *qp, struct send_wqe *wqe, uint64_t token, uint64_t now_ns)
+	REQUIRES(qp->lock);
 /* transport_deadline() while messages are unanswered: when to check whether the peer is silent. */
 uint64_t transport_message_deadline(const struct qp *qp) REQUIRES(qp->lock);
 /* Take an answer. Those to messages sent before a reset of the QP are ignored. */

@@ -135,10 +135,10 @@ static bool take_shortcut(struct world *world, struct ibv_send_wr *wr) UNCHECKED
 		world->sum.at_once++;
 		return true;
 	}
-	if (!qp_post_plain(qp, wr))
+	wqe = qp_post_plain(qp, wr);
+	if (!wqe)
 		return false;
 	world->sum.short_ones++;
-	wqe = send_queue_at(&qp->sq, qp->sq.head - 1);
 	if (wqe->opcode == IBV_WR_RDMA_WRITE && !qp->requester.local_messages) {
 		assert_null(transport_message_next(qp));
 		assert_ptr_equal(transport_direct_next(qp), wqe);

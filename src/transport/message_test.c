@@ -233,7 +233,7 @@ static struct local_message head_of(struct station *s, struct ibv_send_wr *wr,
 {
 	uint32_t head[MESSAGE_WORDS];
 	struct local_message message;
-	const struct send_wqe *wqe;
+	struct send_wqe *wqe;
 	uint32_t bytes;
 
 	post_wr(s, wr);
@@ -242,7 +242,7 @@ static struct local_message head_of(struct station *s, struct ibv_send_wr *wr,
 	bytes = (uint32_t)message_target_bytes(&s->qp, wqe) +
 		(rendezvous ? wqe->sge_count * (uint32_t)sizeof(struct message_piece)
 			    : wqe->length);
-	transport_message_sent(&s->qp, 1, s->now_ns);
+	transport_message_sent(&s->qp, wqe, 1, s->now_ns);
 	assert_true(message_parse(head, some_bytes, bytes, &message));
 	answer_message(s, 1, false);
 	return message;

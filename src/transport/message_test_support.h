@@ -79,7 +79,7 @@ static inline void send_message(struct station *s, uint64_t token,
 	assert_true(transport_gather(&s->qp, wqe, carried->data + target));
 	carried->bytes = (uint32_t)target + wqe->length;
 	carried->token = token;
-	transport_message_sent(&s->qp, token, s->now_ns);
+	transport_message_sent(&s->qp, wqe, token, s->now_ns);
 }
 
 /* post() and send_message(), for messages whose content no test looks at. */

@@ -113,6 +113,7 @@ void ring_send_cancel(struct ring_room *room);
 /* @head is a copy; @data lies in shared memory and may change at any time, unless it is @inside. */
 struct ring_message {
 	unsigned channel;
+	struct channel *from;		/* of ring_peek() */
 	uint32_t head[RING_HEAD_WORDS];
 	uint32_t bytes;
 	const uint8_t *data;
@@ -129,7 +130,7 @@ void ring_finish(struct link *link, const struct ring_message *message, bool ref
  * The same, with an answer that the sender sees after some more, if not refused: at the latest behind
  * ring_notify_answers(), which has to follow.
  */
-void ring_finish_next(struct link *link, const struct ring_message *message, bool refused);
+void ring_finish_next(const struct ring_message *message, bool refused);
 /* After some of those: wake the senders that wait for answers. */
 void ring_notify_answers(struct link *link);
 
@@ -175,7 +176,7 @@ bool ring_take_answer(struct link *link, unsigned channel, struct ring_answer *a
  * Likewise, if the peer gave it before it sent @message: so it comes before what the peer may have sent because of
  * ours.
  */
-bool ring_take_answer_before(struct link *link, const struct ring_message *message, struct ring_answer *answer);
+bool ring_take_answer_before(const struct ring_message *message, struct ring_answer *answer);
 /* The same when the peer has ended: messages without an answer count as refused. */
 bool ring_take_answer_lost(struct link *link, unsigned channel, struct ring_answer *answer);
 /* Has one arrived? A hint without locks. */

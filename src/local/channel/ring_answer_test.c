@@ -24,10 +24,10 @@ static void an_answer_is_known_from_the_message_that_came_behind_it(void **state
 	assert_int_equal(try_send_message(there, channel_there, 1, 9), 0);
 	receive_message(1, 2, false);	/* consumed behind it */
 	assert_true(ring_peek(here, &message));
-	assert_true(ring_take_answer_before(here, &message, &answer));
+	assert_true(ring_take_answer_before(&message, &answer));
 	assert_int_equal(answer.owner, 2);	/* number 1 */
 	assert_false(answer.refused);
-	assert_false(ring_take_answer_before(here, &message, &answer));
+	assert_false(ring_take_answer_before(&message, &answer));
 	ring_finish(here, &message, false);
 	assert_true(ring_take_answer(here, channel_here, &answer));
 }

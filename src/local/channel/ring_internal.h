@@ -190,6 +190,7 @@ struct consumer {
 	 */
 	_Atomic uint32_t taken;
 	_Atomic bool held;		/* the next message is being dealt with (ring_hold) */
+	bool has_refused;		/* bits of ours->refused may be set */
 	bool answers_to_signal, refused;	/* the peer was not woken yet for answers, for refusals */
 };
 

@@ -54,7 +54,9 @@ static void fetch_ahead(const struct producer *producer, uint64_t data_end, size
 int ring_send_begin(struct link *link, unsigned number, size_t bytes, struct ring_room *room)
 	TRY_ACQUIRES(0, room->channel->producer.lock)
 {
-	struct channel *channel = channel_at(ring_of(link), number);
+	/* Is it open? That is asked under its lock. */
+	struct channel *channel = number >= CHANNELS_MAX ? NULL :
+		atomic_load_explicit(&ring_of(link)->channel[number], memory_order_acquire);
 	size_t outside = bytes <= RING_INSIDE ? 0 : channel_rounded(bytes);
 	struct producer *producer;
 	uint64_t start;
@@ -221,6 +223,12 @@ bool ring_has_taken(const struct link *link, unsigned number, uint32_t put)
 						      memory_order_relaxed) - 1 >= CHANNEL_CELLS;
 }
 
+/* What was done for a message may have closed its channel. */
+static bool message_is_open(const struct ring_message *message)
+{
+	return atomic_load_explicit(&message->from->open, memory_order_acquire);
+}
+
 bool ring_peek(struct link *link, struct ring_message *message)
 {
 	struct ring_link *rings = ring_of(link);
@@ -240,6 +248,7 @@ bool ring_peek(struct link *link, struct ring_message *message)
 			if (rings->given_count)
 				ring_release_given(rings);
 			rings->row++;
+			message->from = channel;
 			if (read_message(channel, message, rings->row > 2)) {
 				rings->next = message->channel;
 				return true;
@@ -253,12 +262,13 @@ bool ring_peek(struct link *link, struct ring_message *message)
 	return false;
 }
 
-static void set_refused(struct channel_side *half, uint32_t number, bool refused)
+static void set_refused(struct consumer *consumer, uint32_t number, bool refused)
 {
-	_Atomic uint64_t *word = &half->refused[number % CHANNEL_CELLS / 64];
+	_Atomic uint64_t *word = &consumer->ours->refused[number % CHANNEL_CELLS / 64];
 	uint64_t bits = atomic_load_explicit(word, memory_order_relaxed);
 	uint64_t bit = UINT64_C(1) << number % 64;
 
+	consumer->has_refused = true;
 	/* Stored seldom, so that the line stays with its reader; no other thread stores. */
 	if (!(bits & bit) == refused)
 		atomic_store_explicit(word, bits ^ bit, memory_order_relaxed);
@@ -272,18 +282,13 @@ static void ring_answer(struct consumer *consumer)
 			      memory_order_release);	/* R2 */
 }
 
-void ring_finish_next(struct link *link, const struct ring_message *message, bool refused)
+static void consumer_finish(struct consumer *consumer, bool refused)
 {
-	struct channel *channel = channel_at(ring_of(link), message->channel);
-	struct consumer *consumer;
-	uint32_t taken;
+	uint32_t taken = atomic_load_explicit(&consumer->taken, memory_order_relaxed);
 
-	if (!channel)
-		return;
-	consumer = &channel->consumer;
-	taken = atomic_load_explicit(&consumer->taken, memory_order_relaxed);
 	atomic_store_explicit(&consumer->held, false, memory_order_relaxed);
-	set_refused(consumer->ours, taken, refused);
+	if (refused || consumer->has_refused)
+		set_refused(consumer, taken, refused);
 	atomic_store_explicit(&consumer->taken, taken + 1, memory_order_release);
 	if (refused || (taken + 1) % ANSWER_CELLS == 0)
 		ring_answer(consumer);
@@ -291,13 +296,20 @@ void ring_finish_next(struct link *link, const struct ring_message *message, boo
 	consumer->refused |= refused;
 }
 
+void ring_finish_next(const struct ring_message *message, bool refused)
+{
+	if (message_is_open(message))
+		consumer_finish(&message->from->consumer, refused);
+}
+
 void ring_finish(struct link *link, const struct ring_message *message, bool refused)
 {
 	struct channel *channel = channel_at(ring_of(link), message->channel);
 
-	ring_finish_next(link, message, refused);
-	if (channel)
-		ring_answer(&channel->consumer);
+	if (!channel)
+		return;
+	consumer_finish(&channel->consumer, refused);
+	ring_answer(&channel->consumer);
 }
 
 /* A sender whose message was refused has to act even if no thread of it awaits the answer. */
@@ -352,10 +364,11 @@ static uint32_t answers_of(const struct producer *producer)
 /* By the peer's last message alone. */
 static bool has_hinted_answer(const struct producer *producer)
 {
-	uint32_t sent = atomic_load_explicit(&producer->sent, memory_order_acquire);	/* A8 */
 	uint32_t completed = atomic_load_explicit(&producer->completed, memory_order_relaxed);
 
-	return producer->hint_valid && count_consumed(producer->consumed_hint, completed, sent);
+	return producer->hint_valid && producer->consumed_hint != completed &&
+	       count_consumed(producer->consumed_hint, completed,
+			      atomic_load_explicit(&producer->sent, memory_order_acquire));	/* A8 */
 }
 
 /* answers_of() for the receiving thread, which may have a hint. */
@@ -403,12 +416,10 @@ bool ring_take_answer(struct link *link, unsigned number, struct ring_answer *an
 	return false;
 }
 
-bool ring_take_answer_before(struct link *link, const struct ring_message *message, struct ring_answer *answer)
+bool ring_take_answer_before(const struct ring_message *message, struct ring_answer *answer)
 {
-	struct channel *channel = channel_at(ring_of(link), message->channel);
-
-	while (channel && has_hinted_answer(&channel->producer)) {
-		ring_message_take_answer(&channel->producer, answer);
+	while (has_hinted_answer(&message->from->producer) && message_is_open(message)) {
+		ring_message_take_answer(&message->from->producer, answer);
 		if (answer->owner)
 			return true;
 	}

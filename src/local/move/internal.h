@@ -99,7 +99,7 @@ static inline bool commit_meets(const struct peer *peer, uint64_t host, uint64_t
 /* ---- messages ---- */
 
 /* Send @wqe, the next request, as a message. False: it has to wait, or needs packets. */
-bool message_send(struct local *local, struct qp *qp, const struct send_wqe *wqe) REQUIRES(qp->lock);
+bool message_send(struct local *local, struct qp *qp, struct send_wqe *wqe) REQUIRES(qp->lock);
 /*
  * What a WRITE or READ has taken hold of and the next one of a row can use: the peer's grants by a
  * hazard, our region by an access, and the pages of it that are present. Held for no longer than the

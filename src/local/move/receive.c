@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/inline.h"
 #include "platform/clock.h"
 #include "trace/trace.h"
 #include "transport/local.h"
@@ -25,7 +26,8 @@
 struct receiver {
 	struct qp *qp;
 	struct message_row row;		/* of messages for it; row.qp NULL: none is open */
-	unsigned channel, length;	/* of an open row: whose messages, how many so far */
+	const struct grant_page *alive;	/* of an open row: the sender's grants ... */
+	unsigned channel, length;	/* ... whose messages, how many so far */
 	struct effects effects;
 };
 
@@ -35,7 +37,7 @@ static void receive_init(struct receiver *receiver)
 	effects_init(&receiver->effects);
 }
 
-static void receiver_end_row(struct receiver *receiver)
+static APART void receiver_end_row(struct receiver *receiver)
 {
 	if (!receiver->row.qp)
 		return;
@@ -137,8 +139,8 @@ static enum message_fate receive_execute(struct local *local, struct receiver *r
  * message, the peer and the QP, and whether anybody traces, counts or waits for an event, for each
  * row.
  */
-static bool receiver_begin_row(struct local *local, struct receiver *receiver,
-			       const struct ring_message *received)
+static APART bool receiver_begin_row(struct local *local, struct receiver *receiver,
+				     const struct ring_message *received)
 {
 	struct peer *peer = peer_at(local, received->channel);
 	struct qp *qp;
@@ -152,6 +154,7 @@ static bool receiver_begin_row(struct local *local, struct receiver *receiver,
 	if (!qp)
 		return false;
 	lock_assert_held(&qp->lock);
+	receiver->alive = peer->alive;
 	receiver->channel = received->channel;
 	receiver->length = 0;
 	return transport_row_continue(&receiver->row, qp);
@@ -178,7 +181,7 @@ static bool receive_in_row(struct local *local, struct receiver *receiver,
 	qp = receiver->row.qp;
 	lock_assert_held(&receiver->row.qp->lock);
 	lock_assert_held(&receiver->row.qp->recv_cq->lock);
-	if (grant_is_alive(local->peers->peer[received->channel]->alive, qp->pairing.theirs) &&
+	if (grant_is_alive(receiver->alive, qp->pairing.theirs) &&
 	    transport_row_receive(&receiver->row, received->head, received->data,
 				  received->bytes)) {
 		receiver->length++;
@@ -189,7 +192,7 @@ static bool receive_in_row(struct local *local, struct receiver *receiver,
 }
 
 /* Behind a message that was executed: may the next ones be in a row? */
-static void receiver_open_shortcut(struct receiver *receiver)
+static APART void receiver_open_shortcut(struct receiver *receiver)
 {
 	struct qp *qp = receiver->qp;
 
@@ -211,9 +214,9 @@ static enum message_fate receive_take_control(struct local *local, struct receiv
 	return pairing_receive(local, peer, &control) ? MESSAGE_EXECUTED : MESSAGE_REFUSED;
 }
 
-static enum message_fate receive_take(struct local *local, struct receiver *receiver,
-				      const struct ring_message *received,
-				      struct local_message *message)
+static APART enum message_fate receive_take(struct local *local, struct receiver *receiver,
+					    const struct ring_message *received,
+					    struct local_message *message)
 {
 	struct peer *peer = peer_at(local, received->channel);
 
@@ -245,8 +248,8 @@ static void ask_again(struct local *local, unsigned channel, uint32_t qpn)
 		peer_keys_ask_again(peer->regions);
 }
 
-static void receive_take_answer(struct local *local, struct receiver *receiver, unsigned channel,
-				const struct ring_answer *answer)
+static APART void receive_take_answer(struct local *local, struct receiver *receiver, unsigned channel,
+				      const struct ring_answer *answer)
 {
 	struct message_answer taken;
 	uint32_t number;
@@ -283,7 +286,7 @@ static void take_answers_before(struct local *local, struct receiver *receiver,
 {
 	struct ring_answer answer;
 
-	while (ring_take_answer_before(local->channel_link, received, &answer)) {
+	while (ring_take_answer_before(received, &answer)) {
 		receiver_end_row(receiver);	/* it may be complete in the same CQ */
 		receive_take_answer(local, receiver, received->channel, &answer);
 	}
@@ -291,31 +294,31 @@ static void take_answers_before(struct local *local, struct receiver *receiver,
 
 /* ---- both ---- */
 
-static unsigned take_messages(struct local *local, struct receiver *receiver)
+static FLAT unsigned take_messages(struct local *local, struct receiver *receiver)
 {
 	struct ring_message received;
 	struct local_message message;
-	uint32_t left = BYTES_MAX;
+	int64_t left = BYTES_MAX;
 	unsigned n;
 
-	for (n = 0; n < MESSAGES_MAX && left && ring_peek(local->channel_link, &received); n++) {
+	for (n = 0; n < MESSAGES_MAX && left > 0 && ring_peek(local->channel_link, &received); n++) {
 		enum message_fate fate;
 
 		take_answers_before(local, receiver, &received);
 		if (receive_in_row(local, receiver, &received)) {
-			ring_finish_next(local->channel_link, &received, false);
-			left -= received.bytes < left ? received.bytes : left;
+			ring_finish_next(&received, false);
+			left -= received.bytes;
 			continue;
 		}
 		fate = receive_take(local, receiver, &received, &message);
 		if (fate == MESSAGE_EXECUTED && received.head[0] && !(received.head[2] & ROW_FLAGS))
 			receiver_open_shortcut(receiver);
 		if (fate != MESSAGE_FETCH)
-			ring_finish_next(local->channel_link, &received, fate == MESSAGE_REFUSED);
-		left -= message.length < left ? message.length : left;
+			ring_finish_next(&received, fate == MESSAGE_REFUSED);
+		left -= message.length;
 	}
 	receiver_end_row(receiver);
-	local->received_bytes += BYTES_MAX - left;
+	local->received_bytes += (uint64_t)(BYTES_MAX - (left > 0 ? left : 0));
 	if (n)
 		ring_notify_answers(local->channel_link);
 	return n;

@@ -16,7 +16,7 @@ static bool run_next(struct local *local, struct qp *qp, struct onesided_row *ro
 		     struct effects *effects) REQUIRES(qp->lock)
 {
 	bool message;
-	const struct send_wqe *wqe = transport_run_next(qp, &message);
+	struct send_wqe *wqe = transport_run_next(qp, &message);
 
 	if (message)
 		return message_send(local, qp, wqe);

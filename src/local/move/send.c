@@ -89,7 +89,7 @@ static bool find_pieces(struct local *local, struct qp *qp, struct peer *peer,
 }
 
 /* @piece NULL: with its data. True: sent. False with @full: wait for room. */
-static bool send_put(struct local *local, struct qp *qp, const struct send_wqe *wqe,
+static bool send_put(struct local *local, struct qp *qp, struct send_wqe *wqe,
 		     uint32_t channel, const struct message_piece *piece, bool *full) REQUIRES(qp->lock)
 {
 	struct ring_room room;
@@ -109,11 +109,11 @@ static bool send_put(struct local *local, struct qp *qp, const struct send_wqe *
 	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
 		trace_message_sent(qp, wqe);
 	ring_send_end(local->channel_link, &room, qp->number);
-	transport_message_sent(qp, message_token(channel, room.number), clock_coarse_ns());
+	transport_message_sent(qp, wqe, message_token(channel, room.number), clock_coarse_ns());
 	return true;
 }
 
-static bool try_to_send(struct local *local, struct qp *qp, const struct send_wqe *wqe,
+static bool try_to_send(struct local *local, struct qp *qp, struct send_wqe *wqe,
 			struct peer *peer, bool *full) REQUIRES(qp->lock)
 {
 	struct message_piece piece[SGES_MAX];	/* not cleared: most messages have none */
@@ -128,7 +128,7 @@ static bool try_to_send(struct local *local, struct qp *qp, const struct send_wq
 	       send_put(local, qp, wqe, peer->channel, way == EAGER ? NULL : piece, full);
 }
 
-bool message_send(struct local *local, struct qp *qp, const struct send_wqe *wqe)
+bool message_send(struct local *local, struct qp *qp, struct send_wqe *wqe)
 {
 	struct peer *peer = peer_of_slot(local, qpn_slot(qp->attr.dest_qp_num));
 	bool full = false, sent = peer && try_to_send(local, qp, wqe, peer, &full);

@@ -21,6 +21,7 @@
 #include "local/move/internal.h"
 #include "local/move/shortcut.h"
 
+#include "base/inline.h"
 #include "platform/clock.h"
 #include "trace/trace.h"
 #include "transport/local.h"
@@ -56,7 +57,7 @@ void local_open_shortcut(struct local *local, struct qp *qp)
 		       epoch : 0;
 }
 
-static bool send_short(struct local *local, struct qp *qp, uint32_t channel, const struct send_wqe *wqe)
+static bool send_short(struct local *local, struct qp *qp, uint32_t channel, struct send_wqe *wqe)
 	REQUIRES(qp->lock)
 {
 	struct ring_room room;
@@ -71,28 +72,28 @@ static bool send_short(struct local *local, struct qp *qp, uint32_t channel, con
 		return false;
 	}
 	ring_send_end(local->channel_link, &room, qp->number);
-	transport_message_sent(qp, message_token(channel, room.number),
+	transport_message_sent(qp, wqe, message_token(channel, room.number),
 			       qp->sq.sent != qp->sq.tail ? 0 : clock_coarse_ns());
 	if (cq_is_armed(qp->send_cq) && local_await_answers(local, qp))
 		local->ops->note(local->owner, 0);
 	return true;
 }
 
-bool local_take_posted(struct local *local, struct qp *qp, struct effects *effects)
+bool local_take_posted(struct local *local, struct qp *qp, struct send_wqe *wqe, struct effects *effects)
 {
 	uint32_t channel = local_channel(local, qpn_slot(qp->attr.dest_qp_num));
-	const struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.sent);
 
 	if (atomic_load_explicit(&trace_wanted, memory_order_relaxed) || qp->tx_running ||
-	    wqe->length > SHORT_MAX || channel == LOCAL_NO_CHANNEL)
+	    wqe->length > SHORT_MAX)
 		return false;
 	if (wqe->opcode == IBV_WR_SEND)
 		return send_short(local, qp, channel, wqe);
-	return wqe->flags & IBV_SEND_INLINE && qp->sq.sent == qp->sq.tail &&
+	return wqe->flags & IBV_SEND_INLINE && qp->sq.sent == qp->sq.tail && channel != LOCAL_NO_CHANNEL &&
 	       onesided_write_inline(local, qp, local->peers->peer[channel], wqe, effects);
 }
 
-bool local_write_at_once(struct local *local, struct qp *qp, const struct ibv_send_wr *wr, struct effects *effects)
+APART FLAT bool local_write_at_once(struct local *local, struct qp *qp, const struct ibv_send_wr *wr,
+				    struct effects *effects)
 {
 	uint32_t channel = local_channel(local, qpn_slot(qp->attr.dest_qp_num));
 

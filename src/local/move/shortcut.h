@@ -13,7 +13,8 @@
 enum shortcut_outcome { SHORTCUT_NOT_TAKEN, SHORTCUT_POSTED, SHORTCUT_DONE };
 
 /* Send, or execute, the newest request, which is in the send queue. False: nothing was done. */
-bool local_take_posted(struct local *local, struct qp *qp, struct effects *effects) REQUIRES(qp->lock);
+bool local_take_posted(struct local *local, struct qp *qp, struct send_wqe *wqe, struct effects *effects)
+	REQUIRES(qp->lock);
 /* A WRITE is over when it is posted: executed from what the application has, its place there stays empty. */
 bool local_write_at_once(struct local *local, struct qp *qp, const struct ibv_send_wr *wr, struct effects *effects)
 	REQUIRES(qp->lock);
@@ -22,11 +23,14 @@ static inline enum shortcut_outcome local_take_shortcut(struct local *local, str
 							const struct ibv_send_wr *wr, struct effects *effects)
 	REQUIRES(qp->lock)
 {
+	struct send_wqe *wqe;
+
 	if (wr->opcode == IBV_WR_RDMA_WRITE && local_write_at_once(local, qp, wr, effects))
 		return SHORTCUT_DONE;
-	if (!qp_post_plain(qp, wr))
+	wqe = qp_post_plain(qp, wr);
+	if (!wqe)
 		return SHORTCUT_NOT_TAKEN;
-	return local_take_posted(local, qp, effects) ? SHORTCUT_DONE : SHORTCUT_POSTED;
+	return local_take_posted(local, qp, wqe, effects) ? SHORTCUT_DONE : SHORTCUT_POSTED;
 }
 
 #endif

@@ -311,7 +311,7 @@ bool host_send_message(struct sim_host *host, struct qp *qp, uint64_t token)
 
 		free(data);
 		if (good)
-			transport_message_sent(qp, token, host->sim->now_ns);
+			transport_message_sent(qp, wqe, token, host->sim->now_ns);
 		else
 			wqe = NULL;
 	}

@@ -152,23 +152,28 @@ int hca_post_send_all(struct qp *qp, struct ibv_send_wr *wr)
 	return err;
 }
 
-int hca_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+static APART void posted_recv(struct hca *hca, struct qp *qp)
 {
-	struct hca_context *context = qp->owner;
 	struct effects effects;
-	int err = qp_post_recv(qp, wr, bad);
 
-	/* Read after posting: a move to ERR stores the state before it flushes. */
-	if (context->abandoned ||
-	    (atomic_load(&qp->access->state) != IBV_QPS_ERR && !transport_awaits_recv(qp)))
-		return err;
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
 	transport_posted_recv(qp, clock_now_ns(), &effects);
 	lock_release(&qp->lock);
 	effects_apply(&effects);
-	engine_after_unlock(&context->hca->engine);
-	if (atomic_load_explicit(&context->hca->engine.run_queue.count, memory_order_relaxed))
-		tx_run_queued(&context->hca->engine);
+	engine_after_unlock(&hca->engine);
+	if (atomic_load_explicit(&hca->engine.run_queue.count, memory_order_relaxed))
+		tx_run_queued(&hca->engine);
+}
+
+FLAT int hca_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct hca_context *context = qp->owner;
+	int err = qp_post_recv(qp, wr, bad);
+
+	/* Read after posting: a move to ERR stores the state before it flushes. */
+	if (!context->abandoned &&
+	    (atomic_load(&qp->access->state) == IBV_QPS_ERR || transport_awaits_recv(qp)))
+		posted_recv(context->hca, qp);
 	return err;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/copy.h"
+#include "base/inline.h"
 #include "base/log.h"
 #include "ethernet/frame.h"
 #include "object/placement.h"
@@ -448,37 +449,38 @@ int qp_post_send_all(struct qp *qp, struct ibv_send_wr *wr)
 	return err;
 }
 
-int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+/* Why it takes none: EINVAL, explained. */
+static APART int refuse_receive(const struct qp *qp)
 {
-	if (!wr)	/* eRPC asks so, in RESET too, whose driver this is */
-		return 0;
-	if (!qp_receives(qp)) {
+	if (!qp_receives(qp))
 		explain_of(OF(QP, qp->number),
 			"ibv_post_recv: qp 0x%06x is of type %s%s: use %s", qp->number,
 				qp_type_name(qp->type),
 			qp->hash ? " with a table of work queues" : ", which has no receive queue",
 			qp->hash ? "ibv_post_wq_recv with those" : "ibv_post_srq_recv with the XRC SRQ");
-		*bad = wr;
-		return EINVAL;
-	}
-	if (qp->srq) {
+	else if (qp->srq)
 		explain_of(OF(QP, qp->number),
 			"ibv_post_recv: qp 0x%06x takes its receives from an SRQ: use "
 			"ibv_post_srq_recv", qp->number);
-		*bad = wr;
-		return EINVAL;
-	}
-	/*
-	 * Drivers of adapters did not look at RESET, and programs post to a QP that is new: those receives
-	 * wait for INIT. A QP that has come back to RESET takes none with libmlx5, and rdma-core tests that.
-	 */
-	if (atomic_load_explicit(&qp->was_reset, memory_order_acquire)) {
+	else
 		explain_of(OF(QP, qp->number),
 			"ibv_post_recv: qp 0x%06x is in RESET again: move it to INIT before "
 			"posting receives",
 			qp->number);
+	return EINVAL;
+}
+
+int qp_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	if (!wr)	/* eRPC asks so, in RESET too, whose driver this is */
+		return 0;
+	/*
+	 * Drivers of adapters did not look at RESET, and programs post to a QP that is new: those receives
+	 * wait for INIT. A QP that has come back to RESET takes none with libmlx5, and rdma-core tests that.
+	 */
+	if (!qp_receives(qp) || qp->srq || atomic_load_explicit(&qp->was_reset, memory_order_acquire)) {
 		*bad = wr;
-		return EINVAL;
+		return refuse_receive(qp);
 	}
 	return recv_queue_post_for(&qp->rq, wr, bad, EXPLAIN_QP, qp->number);
 }

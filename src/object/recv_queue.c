@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/inline.h"
 #include "base/log.h"
 #include "object/ring.h"
 
@@ -116,7 +117,9 @@ static int recv_queue_post_one(struct recv_queue *queue, const struct ibv_recv_w
 	wqe = recv_queue_slot(queue->ring, head, queue->mask, queue->stride);
 	wqe->wr_id = wr->wr_id;
 	wqe->sge_count = (uint32_t)wr->num_sge;
-	if (wr->num_sge)
+	if (wr->num_sge == 1)
+		wqe->sge[0] = *wr->sg_list;
+	else if (wr->num_sge)
 		memcpy(wqe->sge, wr->sg_list, (size_t)wr->num_sge * sizeof(wqe->sge[0]));
 	atomic_store_explicit(&queue->head, head + 1, memory_order_release);	/* R10 */
 	return 0;
@@ -128,7 +131,7 @@ static const char *const posts[EXPLAIN_KIND_COUNT] = {
 	[EXPLAIN_WQ] = "post_wq_recv: wq",
 };
 
-static void explain_refusal(const struct recv_queue *queue, const struct ibv_recv_wr *wr, int err,
+static APART void explain_refusal(const struct recv_queue *queue, const struct ibv_recv_wr *wr, int err,
 			    enum explain_kind kind, uint32_t number)
 {
 	const struct explain_object of = { kind, true, number, wr->wr_id };

@@ -241,5 +241,8 @@ int main(void)
 		TEST(polling_takes_as_many_as_are_asked_for),
 	};
 
+#ifdef CHECK_HELD_LOCKS
+	return 77;		/* the sanitizer's own is there, and sees all */
+#endif
 	DEVICE_TESTS(tests);
 }

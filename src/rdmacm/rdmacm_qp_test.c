@@ -101,10 +101,18 @@ static void attributes_may_name_cqs_that_an_earlier_qp_took_with_it(void **state
 static void a_cq_that_the_application_destroyed_is_refused(void **state)
 {
 	struct ibv_qp_init_attr attr = small(IBV_QPT_RC);
+	struct ibv_cq *cq[16];
+	unsigned i;
 
 	resolve();
-	attr.send_cq = attr.recv_cq = ibv_create_cq(id->verbs, 8, NULL, NULL, 0);
-	assert_int_equal(ibv_destroy_cq(attr.send_cq), 0);
+	/* The last of some: none that an id had before, and may still be named, was where it is. */
+	for (i = 0; i < 16; i++) {
+		cq[i] = ibv_create_cq(id->verbs, 8, NULL, NULL, 0);
+		assert_non_null(cq[i]);
+	}
+	attr.send_cq = attr.recv_cq = cq[15];
+	for (i = 0; i < 16; i++)
+		assert_int_equal(ibv_destroy_cq(cq[i]), 0);
 	assert_int_equal(rdma_create_qp(id, NULL, &attr), -1);
 	assert_int_equal(errno, EINVAL);
 	assert_null(id->qp);

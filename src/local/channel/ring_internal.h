@@ -39,6 +39,8 @@
  *	A11	object/wqe_slots.h: wqe_slots_used	R11
  *	R12	object/cq.c: set_head			A12
  *	A12	object/cq.c: take_some; object/cq.h	R12
+ *	R13	ring_message.c: producer_note_sent	A13
+ *	A13	ring_message.c: ring_message_take_answer	R13
  *	F1	ring.c: producer_wake			F2, F8
  *	F2	ring.c: ring_sleep			F1, F9
  *	F3	hazard.h: hazard_begin			F4, F7
@@ -150,7 +152,9 @@ struct producer {
 	/*
 	 * @sent: one past the last message's cell. R8 is behind owner[] and fetched[], read by the
 	 * loader of @sent (A8). @completed: messages before this cell are completed. R7 is behind
-	 * the reads of those entries, A7 before they are written again.
+	 * the reads of those entries, A7 before they are written again. Where the sender raises it
+	 * (R13), who loads it (A13) may have loaded an older @sent: the peer's count says that there
+	 * is an answer.
 	 */
 	_Atomic uint32_t sent, completed;
 	/*

@@ -104,7 +104,7 @@ static void producer_note_sent(struct producer *producer, uint32_t owner) REQUIR
 	producer->owner[number % CHANNEL_CELLS] = owner;
 	if (atomic_load_explicit(&producer->completed, memory_order_acquire) ==	/* A7 */
 	    atomic_load_explicit(&producer->sent, memory_order_relaxed))
-		atomic_store_explicit(&producer->completed, number, memory_order_relaxed);
+		atomic_store_explicit(&producer->completed, number, memory_order_release);	/* R13 */
 	atomic_store_explicit(&producer->sent, number + 1, memory_order_release);	/* R8 */
 }
 
@@ -382,7 +382,7 @@ static bool has_answer(struct producer *producer)
 
 static void ring_message_take_answer(struct producer *producer, struct ring_answer *answer)
 {
-	uint32_t number = atomic_load_explicit(&producer->completed, memory_order_relaxed);
+	uint32_t number = atomic_load_explicit(&producer->completed, memory_order_acquire);	/* A13 */
 	uint64_t bits = atomic_load_explicit(&producer->theirs->refused[number % CHANNEL_CELLS / 64],
 					     memory_order_relaxed);
 

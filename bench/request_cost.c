@@ -13,7 +13,9 @@
  * What is counted is done by one thread. The library has another one, which makes progress while no
  * thread polls: how much of the work it takes depends on the machine. It is kept in its sleep.
  */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <infiniband/verbs.h>
 #include <poll.h>
 #include <pthread.h>

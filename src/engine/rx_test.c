@@ -398,7 +398,16 @@ static void services_are_looked_at_once_when_they_are_due(void **state)
 	assert_int_equal(fake.services, 1);
 }
 
-/* The process may sleep from then on, and be killed. */
+static unsigned flushes;
+
+void __wrap_trace_file_flush(void);
+
+void __wrap_trace_file_flush(void)
+{
+	flushes++;
+}
+
+/* The process may sleep from then on, and be killed: where a file is not mapped, a round ends with a flush. */
 static void what_was_received_is_in_the_file_of_a_trace(void **state)
 {
 	char name[] = "/tmp/verbatim-rx-XXXXXX";
@@ -413,6 +422,7 @@ static void what_was_received_is_in_the_file_of_a_trace(void **state)
 	assert_int_equal(receive_all(), 1);
 	assert_int_equal(fstat(fd, &status), 0);
 	assert_true(status.st_size > 512);
+	assert_int_equal(flushes, 1);
 	close(fd);
 	unlink(name);
 }

@@ -8,6 +8,8 @@
 /* ACKs and requests wait for fractions of a millisecond, and a busy machine may take longer from line to line. */
 static unsigned clock_reads;
 
+uint64_t __wrap_clock_now_ns(void);
+
 uint64_t __wrap_clock_now_ns(void)
 {
 	clock_reads++;

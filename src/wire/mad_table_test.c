@@ -47,7 +47,8 @@ static void a_request_goes_by_class_and_method(void **state)
 
 	add(&get, GSI_KEY(.class = SA, .methods = { 1u << GET }, .transaction = 1));
 	add(&rest, GSI_KEY(.class = SA, .methods = { ~(1ull << GET), UINT64_MAX }, .transaction = 2));
-	add(&cm, GSI_KEY(.class = MAD_CLASS_CM, .class_version = MAD_ANY_VERSION, .methods = MAD_ALL_METHODS));
+	add(&cm, (struct mad_key){ .port = 1, .qpn = QPN_GSI, .class = MAD_CLASS_CM,
+				   .class_version = MAD_ANY_VERSION, .methods = MAD_ALL_METHODS });
 	assert_ptr_equal(mad_table_find(&table, 1, QPN_GSI, mad_of(SA, GET, 9, 0)), &get);
 	assert_ptr_equal(mad_table_find(&table, 1, QPN_GSI, mad_of(SA, TRAP, 9, 0)), &rest);
 	assert_ptr_equal(mad_table_find(&table, 1, QPN_GSI, mad_of(SA, 0x7f, 9, 0)), &rest);

@@ -31,7 +31,7 @@ struct policy_numbers {
 	unsigned progress_every;	/* polls of a CQ that is not empty between rounds */
 	/* Rounds (progress.c). */
 	unsigned timers_every;		/* busy rounds between looks at the timers */
-	unsigned brief_rounds;		/* of so many rounds with messages one is a whole round ... */
+	unsigned brief_rounds;		/* of so many rounds with messages or answers one is a whole round ... */
 	uint64_t brief_bytes;		/* ... and sooner where they are large */
 	unsigned long_round;		/* packets after which a round may have taken some time */
 	uint64_t note_every_ns;		/* between notes that a thread polls beside a round */
@@ -228,7 +228,7 @@ static inline uint32_t policy_yielded(uint32_t every, uint64_t taken_ns)
 	return every * 2 < policy_numbers.yield_every ? every * 2 : policy_numbers.yield_every;
 }
 
-/* A round has received messages for a thread that polls: may it leave out the rest? */
+/* A round has received messages, or answers, for a thread that polls: may it leave out the rest? */
 static inline bool policy_is_brief(unsigned brief, uint64_t bytes)
 {
 	return brief % policy_numbers.brief_rounds && bytes < policy_numbers.brief_bytes;

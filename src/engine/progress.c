@@ -72,9 +72,15 @@ static void note_polling(struct engine *engine)
 		progress_note(engine, now_ns);
 }
 
-/* Most input of a polling thread are messages: a brief round receives nothing else. */
-static bool may_be_brief(struct engine *engine) REQUIRES(engine->progress)
+/*
+ * Most input of a polling thread are messages, or answers to its own: a brief round receives nothing else. What
+ * waited for answers is sent at once.
+ */
+static bool may_be_brief(struct engine *engine, unsigned messages) REQUIRES(engine->progress)
 {
+	if (!messages && (!engine->local.was_answered ||
+			  atomic_load_explicit(&engine->run_queue.count, memory_order_relaxed)))
+		return false;
 	if (policy_is_brief(++engine->rx.brief_rounds, engine->local.received_bytes))
 		return true;
 	engine->rx.brief_rounds = 0;
@@ -87,7 +93,7 @@ static void progress_for(struct engine *engine, const struct cq *polled, unsigne
 	uint64_t now_ns;
 
 	*packets = local_receive(&engine->local);
-	*hold = *packets && polled && may_be_brief(engine);
+	*hold = polled && may_be_brief(engine, *packets);
 	if (*hold)
 		return;
 	engine->local.received_bytes = 0;

@@ -91,6 +91,7 @@ struct local {
 	_Atomic uint32_t epoch;
 	int bells_fd;			/* an epoll set: the connections of all channels */
 	uint64_t received_bytes;	/* of messages, since the engine reset it; with the progress lock */
+	bool was_answered;		/* local_receive() took answers; with the progress lock */
 	/* until then packets through memory may overtake those sent by UDP */
 	_Atomic uint64_t udp_first_until_ns;
 	/*

@@ -324,14 +324,18 @@ static FLAT unsigned take_messages(struct local *local, struct receiver *receive
 	return n;
 }
 
-static void take_answers(struct local *local, struct receiver *receiver)
+static bool take_answers(struct local *local, struct receiver *receiver)
 {
 	unsigned count = ring_channels(local->channel_link), i;
 	struct ring_answer answer;
+	bool any = false;
 
 	for (i = 0; i < count; i++)
-		while (ring_take_answer(local->channel_link, i, &answer))
+		while (ring_take_answer(local->channel_link, i, &answer)) {
 			receive_take_answer(local, receiver, i, &answer);
+			any = true;
+		}
+	return any;
 }
 
 unsigned local_receive(struct local *local)
@@ -348,7 +352,7 @@ unsigned local_receive(struct local *local)
 	}
 	receive_init(&receiver);
 	taken = take_messages(local, &receiver);
-	take_answers(local, &receiver);
+	local->was_answered = take_answers(local, &receiver);
 	receiver_unlock(local, &receiver);
 	return taken;
 }

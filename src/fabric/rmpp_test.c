@@ -20,12 +20,12 @@
 /* A message of class 3 whose every byte tells where it stands. */
 static uint8_t *message_make(size_t bytes, unsigned offset)
 {
-	uint8_t *message = malloc(bytes);
+	uint8_t *message = calloc(1, bytes > MAD_BYTES ? bytes : MAD_BYTES);
 
 	assert_non_null(message);
 	for (size_t i = 0; i < bytes; i++)
 		message[i] = (uint8_t)(i * 7 + i / 251);
-	memset(message, 0, offset < bytes ? offset : bytes);
+	memset(message, 0, offset);
 	message[0] = 1;
 	message[1] = 3;
 	message[2] = 2;

@@ -238,7 +238,7 @@ static uint16_t slow_vcrc(const uint8_t *data, size_t length)
 static void the_vcrc_is_that_of_a_shift_register(void **unused)
 {
 	uint64_t random = 1;
-	uint8_t data[300];
+	uint8_t data[300] = { 0 };
 
 	for (size_t length = 0; length <= sizeof(data); length++) {
 		test_random_fill(&random, data, length);

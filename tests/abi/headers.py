@@ -27,6 +27,12 @@ def errors(compiler, language, include, options):
     return [] if run.returncode == 0 else ['%s: %s' % (include, run.stderr.strip())]
 
 
+def has_umad_ca_pair(compiler):
+    """As src/umad/meson.build asks."""
+    return subprocess.run(compiler + ['-x', 'c', '-fsyntax-only', '-'], capture_output=True, text=True,
+                          input='#include <infiniband/umad.h>\nstruct umad_ca_pair pair;\n').returncode == 0
+
+
 def own_headers(root):
     """Those of src/ whose #include is no source file's first line of code."""
     sources = [os.path.join(path, name) for path, _, names in sorted(os.walk(os.path.join(root, 'src')))
@@ -55,6 +61,8 @@ def main():
     else:
         tap.skip('public headers compile in C++', 'no C++ compiler')
     options = ['-std=gnu11', '-D_GNU_SOURCE', '-I', os.path.join(root, 'src')]
+    if has_umad_ca_pair(compiler):
+        options.append('-DHAVE_UMAD_CA_PAIR')
     tap.test('each header of src/ compiles alone', sum(
         (errors(compiler, 'c', name, options) for name in own_headers(root)), []))
     tap.end()

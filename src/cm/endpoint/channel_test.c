@@ -68,7 +68,7 @@ static void expect_silence(void)
 
 static struct endpoint *next_request(void)
 {
-	enum rdma_cm_event_type kind;
+	enum rdma_cm_event_type kind = RDMA_CM_EVENT_ADDR_ERROR;
 	struct endpoint *endpoint = next_of(served, &kind);
 
 	assert_non_null(endpoint);

@@ -73,16 +73,6 @@ static void note_status(int status, void *unused)
 /* Where regions have been: most memory that goes is elsewhere. */
 static _Atomic uint64_t regions_from = UINT64_MAX, regions_to;
 
-static void note_region(const struct check_record *made)
-{
-	if (made->kind != CHECK_MR || made->bytes == UINT64_MAX)
-		return;
-	if (made->address < atomic_load(&regions_from))
-		atomic_store(&regions_from, made->address);
-	if (made->address + made->bytes > atomic_load(&regions_to))
-		atomic_store(&regions_to, made->address + made->bytes);
-}
-
 /* Requests that were posted so far; changes under check_lock. */
 static _Atomic uint64_t posts;
 
@@ -116,21 +106,13 @@ static void memory_gone(const char *call, const void *address, uint64_t bytes, u
 	errno = saved;
 }
 
-/* The library of `verbatim run` tells what is freed, moved and unmapped, if it is there. */
-static void watch_memory(void)
-{
-	static const struct check_watcher watcher = { .now = memory_now, .gone = memory_gone };
-	check_watch *watch = (check_watch *)dlsym(RTLD_DEFAULT, CHECK_WATCH_HOOK);
-
-	if (watch)
-		watch(&watcher);
-}
-
 int check_start(void)
 {
 	static bool begun;
+	static const struct check_watcher watcher = { .now = memory_now, .gone = memory_gone };
 	const char *value = secure_getenv("VERBATIM_CHECK");
 	struct check_options options;
+	check_watch *watch;
 	int err;
 
 	if (!value || !*value || !strcmp(value, "0"))
@@ -148,7 +130,10 @@ int check_start(void)
 		checked.strict = options.strict;
 		on_exit(note_status, NULL);
 		check_report_begin();
-		watch_memory();
+		/* The library of `verbatim run` tells what is freed, moved and unmapped, if it is there. */
+		watch = (check_watch *)dlsym(RTLD_DEFAULT, CHECK_WATCH_HOOK);
+		if (watch)
+			watch(&watcher);
 		fork_register(FORK_CHECK, &check_fork);
 		atomic_fetch_or(&trace_wanted, TRACE_CHECK);
 	}
@@ -163,8 +148,12 @@ void check_take(struct check_record *record)
 	record->thread = (uint64_t)thread_id();
 	lock_acquire(&check_lock);
 	is_inside = true;
-	if (record->what == CHECK_MADE)
-		note_region(record);
+	if (record->what == CHECK_MADE && record->kind == CHECK_MR && record->bytes != UINT64_MAX) {
+		if (record->address < atomic_load(&regions_from))
+			atomic_store(&regions_from, record->address);
+		if (record->address + record->bytes > atomic_load(&regions_to))
+			atomic_store(&regions_to, record->address + record->bytes);
+	}
 	if (!record->stack && record->what == CHECK_MADE)
 		record->stack = check_stack_take();
 	if (record->what == CHECK_ENDED && record->error)

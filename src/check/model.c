@@ -107,40 +107,6 @@ static void model_cm_call(struct check_model *model, const struct check_record *
 			id->step = steps[i].step;
 }
 
-static void model_cm_event(struct check_model *model, const struct check_record *record)
-{
-	struct check_object *id = check_find(model, record->object);
-
-	if (!id)
-		return;
-	id->several_got |= id->got && id->got_thread != record->thread;
-	id->got_thread = record->thread;
-	id->got++;
-	if (record->state == RDMA_CM_EVENT_ADDR_RESOLVED)
-		id->step = CHECK_STEP_ADDRESS_IS;
-	else if (record->state == RDMA_CM_EVENT_ROUTE_RESOLVED)
-		id->step = CHECK_STEP_ROUTE_IS;
-}
-
-/* What the program was told of the device. */
-static void model_looked(struct check_model *model, const struct check_record *record)
-{
-	if (record->limits)
-		memcpy(model->own, record->limits, sizeof(model->own));
-	else
-		model->has_looked_at_gids = true;
-}
-
-/* A QP is about to be modified. */
-static void model_asked(struct check_model *model, const struct check_record *record)
-{
-	struct check_object *qp =
-		record->kind == CHECK_QP ? check_find(model, record->object) : NULL;
-
-	if (qp && record->dest_rd_atomic && !model->refusal)
-		qp->dest_rd_atomic = record->dest_rd_atomic;
-}
-
 static void cq_due(const struct check_model *model, uint64_t handle, int64_t more)
 {
 	struct check_object *cq = handle ? check_find(model, handle) : NULL;
@@ -158,19 +124,6 @@ static void qp_empty(struct check_model *model, struct check_object *qp)
 	cq_due(model, qp->recv_cq, -(int64_t)qp->receives.count);
 	check_queue_empty(&qp->sends);
 	check_queue_empty(&qp->receives);
-}
-
-static void model_state(struct check_model *model, const struct check_record *record)
-{
-	struct check_object *qp = check_find(model, record->object);
-
-	if (!qp)
-		return;
-	qp->state = record->state;
-	if (record->state == IBV_QPS_RESET) {
-		qp_empty(model, qp);
-		qp->failed = false;
-	}
 }
 
 static void model_posted(struct check_model *model, const struct check_record *record)
@@ -293,42 +246,40 @@ static void model_armed(struct check_model *model, const struct check_record *re
 	cq->arm_stack = record->stack;
 }
 
-static void model_event(struct check_model *model, const struct check_record *record)
+/* Of a CQ, or of an id. */
+static void model_event(struct check_object *object, const struct check_record *record)
 {
-	struct check_object *cq = check_find(model, record->object);
-
-	if (!cq)
-		return;
-	cq->armed = false;
-	cq->several_got |= cq->got && cq->got_thread != record->thread;
-	cq->got_thread = record->thread;
-	cq->got++;
+	object->several_got |= object->got && object->got_thread != record->thread;
+	object->got_thread = record->thread;
+	object->got++;
 }
 
 void check_model_take(struct check_model *model, const struct check_record *record)
 {
-	struct check_object *object;
+	struct check_object *object = check_find(model, record->object), *context;
 
 	model->at_end |= record->what == CHECK_END;
 	model->refusal = 0;
 	model->look(model, record);
 	switch (record->what) {
 	case CHECK_ASK:
-		model_asked(model, record);
+		if (object && record->kind == CHECK_QP && record->dest_rd_atomic && !model->refusal)
+			object->dest_rd_atomic = record->dest_rd_atomic;
 		break;
-	case CHECK_LOOK:
-		model_looked(model, record);
+	case CHECK_LOOK:	/* the program was told of the device */
+		if (record->limits)
+			memcpy(model->own, record->limits, sizeof(model->own));
+		else
+			model->has_looked_at_gids = true;
 		break;
 	case CHECK_MADE:
 		model_made(model, record);
 		break;
 	case CHECK_ENDING:
-		object = check_find(model, record->object);
 		if (object)
 			object->ending = true;
 		break;
 	case CHECK_ENDED:
-		object = check_find(model, record->object);
 		if (object && record->error)
 			object->ending = false;
 		else if (object) {
@@ -338,7 +289,13 @@ void check_model_take(struct check_model *model, const struct check_record *reco
 		}
 		break;
 	case CHECK_STATE:
-		model_state(model, record);
+		if (!object)
+			break;
+		object->state = record->state;
+		if (record->state == IBV_QPS_RESET) {
+			qp_empty(model, object);
+			object->failed = false;
+		}
 		break;
 	case CHECK_POST_SEND:
 	case CHECK_POST_RECV:
@@ -357,25 +314,25 @@ void check_model_take(struct check_model *model, const struct check_record *reco
 		model_armed(model, record);
 		break;
 	case CHECK_EVENT:
-		model_event(model, record);
+		if (object) {
+			object->armed = false;
+			model_event(object, record);
+		}
 		break;
 	case CHECK_ACK:
-		object = check_find(model, record->object);
 		if (object)
 			object->acknowledged += record->count;
 		break;
 	case CHECK_ASYNC:
-		object = check_find(model, record->context);
-		if (object)
-			object->reads_async = true;
-		object = check_find(model, record->object);
+		context = check_find(model, record->context);
+		if (context)
+			context->reads_async = true;
 		if (object) {
 			object->async_got++;
 			object->async_thread = record->thread;
 		}
 		break;
 	case CHECK_ASYNC_ACK:
-		object = check_find(model, record->object);
 		if (object)
 			object->async_acknowledged++;
 		break;
@@ -383,10 +340,15 @@ void check_model_take(struct check_model *model, const struct check_record *reco
 		model_cm_call(model, record);
 		break;
 	case CHECK_CM_EVENT:
-		model_cm_event(model, record);
+		if (!object)
+			break;
+		model_event(object, record);
+		if (record->state == RDMA_CM_EVENT_ADDR_RESOLVED)
+			object->step = CHECK_STEP_ADDRESS_IS;
+		else if (record->state == RDMA_CM_EVENT_ROUTE_RESOLVED)
+			object->step = CHECK_STEP_ROUTE_IS;
 		break;
 	case CHECK_CM_ACK:
-		object = check_find(model, record->object);
 		if (object)
 			object->acknowledged++;
 		break;

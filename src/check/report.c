@@ -105,14 +105,20 @@ int check_options_read(const char *text, struct check_options *to)
 	return err;
 }
 
-static int read_suppressions(const char *path)
+int check_report_start(const struct check_options *from)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC), err = 0;
-	char *text = fd < 0 ? NULL : calloc(1, SUPPRESS_BYTES);
-	ssize_t got = text ? read(fd, text, SUPPRESS_BYTES - 1) : -1;
-	const char *why;
+	const char *path = options.suppress, *why;
 	unsigned line;
+	ssize_t got;
+	char *text;
+	int fd, err = 0;
 
+	options = *from;
+	if (!*path)
+		return 0;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	text = fd < 0 ? NULL : calloc(1, SUPPRESS_BYTES);
+	got = text ? read(fd, text, SUPPRESS_BYTES - 1) : -1;
 	if (got < 0) {
 		complain("VERBATIM_CHECK: suppressions %s: %m", path);
 		err = EINVAL;
@@ -127,12 +133,6 @@ static int read_suppressions(const char *path)
 	if (fd >= 0)
 		close(fd);
 	return err;
-}
-
-int check_report_start(const struct check_options *from)
-{
-	options = *from;
-	return options.suppress[0] ? read_suppressions(options.suppress) : 0;
 }
 
 /* ---- writing ---- */

@@ -153,12 +153,6 @@ void rule_device_message(struct check_model *model, const struct check_record *r
 			     (unsigned long long)value_of(model, CHECK_FACT_MAX_MESSAGE));
 }
 
-static bool post_is_atomic(const struct check_record *post)
-{
-	return post->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       post->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 /* What of @record the adapter has not; NULL: it has all, or nobody knows. */
 static const char *device_lacks(const struct check_model *model, const struct check_record *record)
 {
@@ -167,7 +161,9 @@ static const char *device_lacks(const struct check_model *model, const struct ch
 			       ? "notification of solicited completions only"
 			       : NULL;
 	if (record->what == CHECK_POST_SEND) {
-		if (post_is_atomic(record) && has_not(model, CHECK_FACT_HAS_ATOMICS))
+		if ((record->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+		     record->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) &&
+		    has_not(model, CHECK_FACT_HAS_ATOMICS))
 			return "atomics";
 		if ((record->opcode == IBV_WR_SEND_WITH_IMM ||
 		     record->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) &&

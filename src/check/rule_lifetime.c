@@ -4,14 +4,6 @@
 
 #include "check/finding.h"
 
-static bool work_names(const struct check_work *work, uint32_t lkey)
-{
-	for (uint32_t i = 0; i < work->sges; i++)
-		if (work->sge[i].lkey == lkey && work->sge[i].bytes && !work->inlined)
-			return true;
-	return false;
-}
-
 /* Its device may still read or write what its requests name. */
 static bool qp_is_at_work(const struct check_object *qp)
 {
@@ -29,8 +21,11 @@ static const struct check_work *user_of(const struct check_queue *queue, uint32_
 	for (uint32_t i = 0; i < queue->count; i++) {
 		const struct check_work *work = check_queue_at(queue, i);
 
-		if ((work->signaled || !signaled) && work_names(work, lkey))
-			return work;
+		if (work->inlined || (signaled && !work->signaled))
+			continue;
+		for (uint32_t j = 0; j < work->sges; j++)
+			if (work->sge[j].lkey == lkey && work->sge[j].bytes)
+				return work;
 	}
 	return NULL;
 }

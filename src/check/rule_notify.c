@@ -117,12 +117,6 @@ void rule_async_unacknowledged(struct check_model *model, const struct check_rec
 		     object->async_acknowledged, ending->call);
 }
 
-static bool may_have_async_events(const struct check_object *object)
-{
-	return object->kind == CHECK_CONTEXT || object->kind == CHECK_QP ||
-	       object->kind == CHECK_CQ || object->kind == CHECK_SRQ || object->kind == CHECK_WQ;
-}
-
 /* Of a program that asks for none: one that does may be about to read it, in another thread. */
 static void look_for_unread(struct check_model *model, const struct check_object *object)
 {
@@ -131,7 +125,10 @@ static void look_for_unread(struct check_model *model, const struct check_object
 	const char *event;
 	char name[64];
 
-	if (!may_have_async_events(object) || !context || context->reads_async)
+	if (object->kind != CHECK_CONTEXT && object->kind != CHECK_QP && object->kind != CHECK_CQ &&
+	    object->kind != CHECK_SRQ && object->kind != CHECK_WQ)	/* others have no such events */
+		return;
+	if (!context || context->reads_async)
 		return;
 	event = model->device->unread_event(object);
 	if (event)

@@ -25,11 +25,6 @@ static const char *ended_by(enum check_kind kind)
 	}
 }
 
-static bool is_of_manager(const struct check_object *object)
-{
-	return object->kind == CHECK_ID || object->kind == CHECK_CM_CHANNEL;
-}
-
 /* One finding for all that were made at a place. After a failure a program may end as it likes. */
 static void tell_leaks(struct check_model *model, const struct check_record *end,
 		       enum check_rule rule)
@@ -38,10 +33,11 @@ static void tell_leaks(struct check_model *model, const struct check_record *end
 		return;
 	for (struct check_object *object = check_next(model, NULL); object;
 	     object = check_next(model, object)) {
+		bool of_manager = object->kind == CHECK_ID || object->kind == CHECK_CM_CHANNEL;
 		unsigned others = 0;
 		char name[64];
 
-		if (object->told || is_of_manager(object) != (rule == RULE_CM_004))
+		if (object->told || of_manager != (rule == RULE_CM_004))
 			continue;
 		for (struct check_object *other = check_next(model, object); other;
 		     other = check_next(model, other)) {

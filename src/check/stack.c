@@ -280,33 +280,26 @@ static unsigned dw_name(uint64_t address, struct check_frame *frames, unsigned m
 
 /* ---- names ---- */
 
-static const char *base_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 static bool is_of(const void *address, const char *module)
 {
+	const char *slash;
 	Dl_info info;
 
-	return dladdr(address, &info) && info.dli_fname &&
-	       !strncmp(base_of(info.dli_fname), module, strlen(module));
+	if (!dladdr(address, &info) || !info.dli_fname)
+		return false;
+	slash = strrchr(info.dli_fname, '/');
+	return !strncmp(slash ? slash + 1 : info.dli_fname, module, strlen(module));
 }
 
-/* A frame of the libraries that a program calls: not where it was called from. */
-static bool is_ours(const void *address)
-{
-	return is_of(address, "libibverbs.so") || is_of(address, "libverbatim-") ||
-	       is_of(address, "librdmacm.so") || is_of(address, "librspreload.so");
-}
-
+/* Frames of the libraries that a program calls are not where it was called from. */
 static unsigned first_of_program(const struct stack *stack)
 {
 	unsigned first = 0;
 
-	while (first < stack->depth && is_ours(stack->address[first]))
+	while (first < stack->depth && (is_of(stack->address[first], "libibverbs.so") ||
+					is_of(stack->address[first], "libverbatim-") ||
+					is_of(stack->address[first], "librdmacm.so") ||
+					is_of(stack->address[first], "librspreload.so")))
 		first++;
 	return first;
 }
@@ -333,31 +326,6 @@ uint64_t check_stack_place(uint32_t stack)
 	return first < stacks[stack].depth ? (uintptr_t)stacks[stack].address[first] : 0;
 }
 
-static unsigned name_one(const void *pointer, struct check_frame *frames, unsigned max)
-{
-	uint64_t address = (uintptr_t)pointer - 1;	/* in the call, not behind it */
-	unsigned made;
-	Dl_info info;
-
-	memset(frames, 0, sizeof(*frames));
-	if (dladdr(pointer, &info)) {
-		snprintf(frames->function, sizeof(frames->function), "%s",
-			 info.dli_sname ? info.dli_sname : "");
-		snprintf(frames->module, sizeof(frames->module), "%s",
-			 info.dli_fname ? info.dli_fname : "");
-		frames->offset = address - (uintptr_t)info.dli_fbase;
-	}
-	made = dw_name(address, frames, max);
-	return made ? made : 1;
-}
-
-/* What calls main() and the functions of threads. */
-static bool is_beginning(const struct check_frame *frame)
-{
-	return !strncmp(frame->function, "__libc_start", 12) ||
-	       !strcmp(frame->function, "start_thread") || !strcmp(frame->function, "_start");
-}
-
 unsigned check_stack_name(uint32_t stack, struct check_frame *frames, unsigned max)
 {
 	unsigned used = 0;
@@ -367,11 +335,25 @@ unsigned check_stack_name(uint32_t stack, struct check_frame *frames, unsigned m
 	dw_open();
 	for (unsigned i = first_of_program(&stacks[stack]); i < stacks[stack].depth && used < max;
 	     i++) {
-		unsigned made = name_one(stacks[stack].address[i], &frames[used], max - used);
+		uint64_t address = (uintptr_t)stacks[stack].address[i] - 1; /* in the call, not behind it */
+		struct check_frame *frame = &frames[used];
+		unsigned made;
+		Dl_info info;
 
-		if (is_beginning(&frames[used]))
+		memset(frame, 0, sizeof(*frame));
+		if (dladdr(stacks[stack].address[i], &info)) {
+			snprintf(frame->function, sizeof(frame->function), "%s",
+				 info.dli_sname ? info.dli_sname : "");
+			snprintf(frame->module, sizeof(frame->module), "%s",
+				 info.dli_fname ? info.dli_fname : "");
+			frame->offset = address - (uintptr_t)info.dli_fbase;
+		}
+		made = dw_name(address, frame, max - used);
+		/* What calls main() and the functions of threads. */
+		if (!strncmp(frame->function, "__libc_start", 12) ||
+		    !strcmp(frame->function, "start_thread") || !strcmp(frame->function, "_start"))
 			break;
-		used += made;
+		used += made ? made : 1;
 		if (!strcmp(frames[used - 1].function, "main"))
 			break;
 	}

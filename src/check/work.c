@@ -12,28 +12,23 @@ struct check_work *check_queue_at(const struct check_queue *queue, uint32_t inde
 	return &queue->work[(queue->head + index) & (queue->room - 1)];
 }
 
-static bool queue_grow(struct check_queue *queue)
-{
-	uint32_t room = queue->room ? 2 * queue->room : ROOM_LEAST;
-	struct check_work *work = malloc(room * sizeof(*work));
-
-	if (!work)
-		return false;
-	for (uint32_t i = 0; i < queue->count; i++)
-		work[i] = *check_queue_at(queue, i);
-	free(queue->work);
-	queue->work = work;
-	queue->room = room;
-	queue->head = 0;
-	return true;
-}
-
 bool check_queue_add(struct check_queue *queue, const struct check_record *post)
 {
 	struct check_work *work;
 
-	if (queue->count == queue->room && !queue_grow(queue))
-		return false;
+	if (queue->count == queue->room) {
+		uint32_t room = queue->room ? 2 * queue->room : ROOM_LEAST;
+
+		work = malloc(room * sizeof(*work));
+		if (!work)
+			return false;
+		for (uint32_t i = 0; i < queue->count; i++)
+			work[i] = *check_queue_at(queue, i);
+		free(queue->work);
+		queue->work = work;
+		queue->room = room;
+		queue->head = 0;
+	}
 	work = check_queue_at(queue, queue->count++);
 	work->wr_id = post->wr_id;
 	work->ah = post->ah;

@@ -108,17 +108,6 @@ int forward_send_nonce(int fd, const struct abstract_name *name, uint64_t nonce)
 	return 0;
 }
 
-static int read_nonce(const uint8_t *header, uint64_t *nonce)
-{
-	struct nonce_message message;
-
-	memcpy(&message, header, sizeof(message));
-	if (!nonce || message.magic != NONCE_MAGIC || message.version != HEADER_VERSION)
-		return EBADMSG;
-	*nonce = message.nonce;
-	return ENOMSG;
-}
-
 int forward_prepare(int fd)
 {
 	int on = 1;
@@ -152,6 +141,7 @@ int forward_receive(int fd, struct datagram *datagram, uint8_t *buffer, size_t s
 	};
 	struct msghdr message = { .msg_iov = iov, .msg_iovlen = 2, .msg_control = control.bytes,
 				  .msg_controllen = sizeof(control.bytes) };
+	struct nonce_message proof;
 	ssize_t got;
 	int err;
 
@@ -164,8 +154,13 @@ int forward_receive(int fd, struct datagram *datagram, uint8_t *buffer, size_t s
 		return errno == EINTR || errno == EWOULDBLOCK ? EAGAIN : errno;
 	if (sender)
 		sender->bytes = message.msg_namelen;
-	if (got == sizeof(struct nonce_message))
-		return read_nonce(header, nonce);
+	if (got == sizeof(proof)) {
+		memcpy(&proof, header, sizeof(proof));
+		if (!nonce || proof.magic != NONCE_MAGIC || proof.version != HEADER_VERSION)
+			return EBADMSG;
+		*nonce = proof.nonce;
+		return ENOMSG;
+	}
 	if ((size_t)got <= sizeof(header) || (message.msg_flags & MSG_TRUNC))
 		return EBADMSG;
 	if (!is_believed(&message))

@@ -188,49 +188,22 @@ static bool derive_advance(struct port_group *group, struct family *family, uint
 
 /* ---- from answers to a map ---- */
 
-/* The one member that did not answer must have the one index that got no answer. */
-static void conclude_last(struct port_group *group, struct family *family) REQUIRES(group->lock)
-{
-	unsigned slot, index, silent = 0, silent_slot = 0;
-
-	if (family->answered + 1 != family->size)
-		return;
-	for (slot = 0; slot < SLOT_COUNT; slot++)
-		if (group->members.is[slot] && !family->spoke[slot]) {
-			silent++;
-			silent_slot = slot;
-		}
-	for (index = 0; index < family->size && family->probe[index].answered; index++)
-		;
-	if (silent == 1 && index < family->size)
-		family->found.index[silent_slot] = (uint16_t)index;
-}
-
-/*
- * Unclaimed slots go to any member (GROUP_HASH) if all members answered; else to one that did,
- * ourselves if possible, since the hash could choose a stopped one.
- */
-static uint16_t choose_default(struct port_group *group, struct family *family)
-	REQUIRES(group->lock)
-{
-	unsigned index = family->found.index[group->slots[0]];
-
-	if (family->answered == family->size)
-		return GROUP_HASH;
-	if (index != GROUP_HASH)
-		return (uint16_t)index;
-	for (index = 0; index < family->size; index++)
-		if (family->probe[index].answered)
-			return (uint16_t)index;
-	return GROUP_HASH;
-}
-
 static void derive_build(struct port_group *group, struct family *family) REQUIRES(group->lock)
 {
 	struct group_map map = family->found;
-	uint16_t rest = choose_default(group, family);
+	uint16_t rest = GROUP_HASH;
 	unsigned slot, index;
 
+	/*
+	 * Unclaimed slots go to any member (GROUP_HASH) if all members answered; else to one that did,
+	 * ourselves if possible, since the hash could choose a stopped one.
+	 */
+	if (family->answered != family->size) {
+		rest = map.index[group->slots[0]];
+		for (index = 0; rest == GROUP_HASH && index < family->size; index++)
+			if (family->probe[index].answered)
+				rest = (uint16_t)index;
+	}
 	for (slot = 0; slot < SLOT_COUNT; slot++)
 		if (map.index[slot] == GROUP_HASH)
 			map.index[slot] = rest;
@@ -273,9 +246,20 @@ static bool is_overtaken(struct family *family)
 static void derive_finish(struct port_group *group, struct family *family, uint64_t now_ns)
 	REQUIRES(group->lock)
 {
+	unsigned slot, index = 0, silent = 0, silent_slot = 0;
+
 	family->state = IDLE;
 	if (!group_members_list(&group->members)) {
-		conclude_last(group, family);
+		/* The one member that did not answer must have the one index that got no answer. */
+		for (slot = 0; slot < SLOT_COUNT; slot++)
+			if (group->members.is[slot] && !family->spoke[slot]) {
+				silent++;
+				silent_slot = slot;
+			}
+		while (index < family->size && family->probe[index].answered)
+			index++;
+		if (family->answered + 1 == family->size && silent == 1 && index < family->size)
+			family->found.index[silent_slot] = (uint16_t)index;
 		group_watch_choose(&group->watch, &group->members);
 	}
 	if (family->answered)		/* else lo is down: leave all as it is */

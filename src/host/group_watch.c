@@ -179,17 +179,6 @@ static void group_accept_watchers(struct group_watch *watch)
 	watch->listening = false;
 }
 
-static void group_drop_watcher(struct group_watch *watch, unsigned i)
-{
-	int fd = watch->watcher[i];
-
-	watch->watcher[i] = watch->watcher[--watch->watcher_count];
-	unwatch_fd(watch, fd);
-	name_disconnect(fd);
-	if (!watch->listening && !watch_fd(watch, watch->listen_fd))
-		watch->listening = true;
-}
-
 /* ---- watching ---- */
 
 static void drop_watched(struct group_watch *watch, unsigned i)
@@ -212,7 +201,11 @@ static bool group_handle(struct group_watch *watch, int fd)
 		group_accept_watchers(watch);
 	for (i = 0; i < watch->watcher_count; i++)
 		if (watch->watcher[i] == fd) {
-			group_drop_watcher(watch, i);
+			watch->watcher[i] = watch->watcher[--watch->watcher_count];
+			unwatch_fd(watch, fd);
+			name_disconnect(fd);
+			if (!watch->listening && !watch_fd(watch, watch->listen_fd))
+				watch->listening = true;
 			return false;
 		}
 	for (i = 0; i < watch->watched_count; i++)
@@ -237,20 +230,16 @@ bool group_watch_turn(struct group_watch *watch)
 	return left;
 }
 
-static uint32_t group_distance(const struct group_watch *watch, uint32_t slot)
-{
-	return (slot - watch->self) % SLOT_COUNT;
-}
-
 void group_watch_consider(struct group_watch *watch, uint32_t slot)
 {
+	uint32_t distance = (slot - watch->self) % SLOT_COUNT;
 	unsigned i = 0;
 	int fd;
 
 	if (slot == watch->self || slot >= SLOT_COUNT)
 		return;
 	while (i < watch->watched_count &&
-	       group_distance(watch, watch->watched[i].slot) < group_distance(watch, slot))
+	       (watch->watched[i].slot - watch->self) % SLOT_COUNT < distance)
 		i++;
 	if (i == GROUP_WATCHED || (i < watch->watched_count && watch->watched[i].slot == slot))
 		return;

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/ip_addr.h"
 #include "base/log.h"
 #include "host/group_internal.h"
 #include "platform/clock.h"
@@ -63,16 +64,6 @@ static void take_probe(struct port_group *group, struct family *family,
 	group_watch_consider(&group->watch, probe->slot);
 }
 
-/* Probes come from this host: others could make us send packets to each other. */
-static bool is_from_here(const struct datagram *datagram)
-{
-	static const uint8_t mapped[13] = { [10] = 0xff, [11] = 0xff, [12] = 127 };
-	static const uint8_t ipv6[16] = { [15] = 1 };
-
-	return !memcmp(datagram->source, mapped, sizeof(mapped)) ||
-	       !memcmp(datagram->source, ipv6, sizeof(ipv6));
-}
-
 static void take_locked(struct port_group *group, const struct datagram *datagram)
 	REQUIRES(group->lock)
 {
@@ -87,7 +78,9 @@ static void take_locked(struct port_group *group, const struct datagram *datagra
 		return;
 	if (message->kind == GROUP_ANSWER && datagram->forwarded)
 		port_group_take_answer(family, message, now_ns);
-	else if (message->kind == GROUP_PROBE && !datagram->forwarded && is_from_here(datagram))
+	else if (message->kind == GROUP_PROBE && !datagram->forwarded &&	/* from this host: others could */
+		 (ip_addr_is_loopback_ipv4(datagram->source) ||		/* make us send to each other */
+		  ip_addr_is_localhost(datagram->source)))
 		take_probe(group, family, message, now_ns);
 	group_turn(group, family, now_ns);
 	group_update_deadline(group);
@@ -195,28 +188,21 @@ void port_group_add_slot(struct port_group *group, const struct slot *slot)
 	lock_release(&group->lock);
 }
 
-static bool is_served(const struct port_group *group, uint64_t id) REQUIRES(group->lock)
-{
-	unsigned i;
-
-	for (i = 0; i < group->service_count; i++)
-		if (group->services[i] == id)
-			return true;
-	return false;
-}
-
 /* A service that is no longer served does no harm: we forward or refuse its requests. */
 void port_group_set_services(struct port_group *group, const uint64_t *ids, unsigned count,
 			     uint64_t now_ns)
 {
 	bool news = false;
-	unsigned i;
+	unsigned i, n;
 
 	if (count > GROUP_SERVICES)
 		count = GROUP_SERVICES;
 	lock_acquire(&group->lock);
-	for (i = 0; i < count; i++)
-		news |= !is_served(group, ids[i]);
+	for (i = 0; i < count; i++) {
+		for (n = 0; n < group->service_count && group->services[n] != ids[i]; n++)
+			;
+		news |= n == group->service_count;
+	}
 	memcpy(group->services, ids, count * sizeof(ids[0]));
 	group->service_count = count;
 	for (i = 0; news && i < 2; i++)

@@ -69,15 +69,6 @@ static enum scope family_scope(const uint8_t address[16])
 	return ip_addr_is_ipv4(address) ? SCOPE_IPV4 : SCOPE_IPV6;
 }
 
-static enum scope scope_of(const uint8_t address[16], int family)
-{
-	static const uint8_t zero[16];
-
-	if (memcmp(address, zero, 16))
-		return SCOPE_ADDRESS;
-	return family == AF_INET ? SCOPE_IPV4 : family == AF_INET6 ? SCOPE_IPV6 : SCOPE_ANY;
-}
-
 static struct abstract_name service_name(uint64_t id, enum scope scope, const uint8_t address[16])
 {
 	static const char *const suffix[] = { [SCOPE_IPV4] = "4", [SCOPE_IPV6] = "6",
@@ -329,35 +320,29 @@ static void free_claim(struct service_claim *claim)
 	free(claim);
 }
 
-/* Ours is closed: whom does that leave? */
-static void explain_taken(uint64_t id)
-{
-	char prefix[NAME_MAX_BYTES], holders[256];
-
-	if (!explaining())
-		return;
-	snprintf(prefix, sizeof(prefix), SERVICE_NAME "%016" PRIx64 "/", id);
-	explain_of(OF(PORT, id & 0xffff),
-		"rdma_bind_addr: who has port %u (service ID %016" PRIx64 "), in claims: %s",
-		(unsigned)(id & 0xffff), id, holders_describe(prefix, holders, sizeof(holders)));
-}
-
 int service_claim(struct services *services, uint64_t id, const uint8_t address[16], int family,
 		  struct service_claim **claim)
 {
+	static const uint8_t zero[16];
 	struct service_claim *made = fail_now(FAIL_ALLOCATE) ? NULL : calloc(1, sizeof(*made));
+	char prefix[NAME_MAX_BYTES], holders[256];
 	int err;
 
 	if (!made)
 		return ENOMEM;
 	made->id = id;
-	made->scope = scope_of(address, family);
+	made->scope = memcmp(address, zero, 16) ? SCOPE_ADDRESS :
+		      family == AF_INET ? SCOPE_IPV4 : family == AF_INET6 ? SCOPE_IPV6 : SCOPE_ANY;
 	memcpy(made->address, address, 16);
 	err = bind_claim(made);
 	if (err) {
 		free_claim(made);
-		if (err == EADDRINUSE)
-			explain_taken(id);
+		if (err == EADDRINUSE && explaining()) {	/* ours is closed: whom does that leave? */
+			snprintf(prefix, sizeof(prefix), SERVICE_NAME "%016" PRIx64 "/", id);
+			explain_of(OF(PORT, id & 0xffff),
+				"rdma_bind_addr: who has port %u (service ID %016" PRIx64 "), in claims: %s",
+				(unsigned)(id & 0xffff), id, holders_describe(prefix, holders, sizeof(holders)));
+		}
 		return err;
 	}
 	lock_acquire(&services->lock);
@@ -395,38 +380,27 @@ void service_release(struct services *services, struct service_claim *claim)
 	lock_release(&services->lock);
 }
 
-static bool service_serves(const struct service_claim *claim, uint64_t id,
-			   const uint8_t address[16])
-{
-	if (!claim->serving || claim->id != id)
-		return false;
-	return claim->scope == SCOPE_ADDRESS ? !memcmp(claim->address, address, 16) :
-					       is_in_scope(claim->scope, address);
-}
-
 bool service_is_ours(struct services *services, uint64_t id, const uint8_t address[16])
 {
 	struct list *node;
 	bool found = false;
 
 	lock_acquire(&services->lock);
-	list_for_each(node, &services->claims)
-		found |= service_serves(list_entry(node, struct service_claim, node), id, address);
+	list_for_each(node, &services->claims) {
+		const struct service_claim *claim = list_entry(node, struct service_claim, node);
+
+		if (claim->serving && claim->id == id)
+			found |= claim->scope == SCOPE_ADDRESS ? !memcmp(claim->address, address, 16) :
+								 is_in_scope(claim->scope, address);
+	}
 	lock_release(&services->lock);
 	return found;
-}
-
-static bool is_listed(const uint64_t *ids, unsigned count, uint64_t id)
-{
-	while (count && ids[count - 1] != id)
-		count--;
-	return count;
 }
 
 unsigned services_list(struct services *services, uint64_t *ids, unsigned max)
 {
 	struct list *node;
-	unsigned count = 0;
+	unsigned count = 0, n;
 
 	lock_acquire(&services->lock);
 	list_for_each(node, &services->claims) {
@@ -434,7 +408,9 @@ unsigned services_list(struct services *services, uint64_t *ids, unsigned max)
 
 		if (count == max)
 			break;
-		if (claim->serving && !is_listed(ids, count, claim->id))
+		for (n = 0; n < count && ids[n] != claim->id; n++)
+			;
+		if (claim->serving && n == count)
 			ids[count++] = claim->id;
 	}
 	lock_release(&services->lock);

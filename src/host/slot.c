@@ -166,13 +166,6 @@ int slot_has_port(uint32_t number, bool *has)
 
 /* ---- handing on ---- */
 
-static bool has_backlog(int fd)
-{
-	int bytes = 0;
-
-	return !ioctl(fd, SIOCOUTQ, &bytes) && bytes > 0;
-}
-
 /* An entry to reuse: unused, or one whose packets were all taken; else simply the next. */
 static struct sender *choose_victim_locked(void) REQUIRES(senders_lock)
 {
@@ -183,8 +176,10 @@ static struct sender *choose_victim_locked(void) REQUIRES(senders_lock)
 		if (!senders[i].number)
 			return &senders[i];
 	for (i = 0; i < SENDERS; i++) {
+		int bytes = 0;		/* that were not taken */
+
 		victim = &senders[next_victim++ % SENDERS];
-		if (!has_backlog(victim->fd))
+		if (ioctl(victim->fd, SIOCOUTQ, &bytes) || bytes <= 0)
 			break;
 	}
 	close(victim->fd);

@@ -229,29 +229,22 @@ static void forget_idle(struct slot_watch *watch, uint32_t slot) REQUIRES(watch-
 	watch->idle_count = kept;
 }
 
-static void take_up_idle(struct slot_watch *watch, uint32_t slot) REQUIRES(watch->lock)
-{
-	struct watched_slot *watched = &watch->watched[slot];
-	char byte;
-
-	if (watched->fd < 0 || watched->count)
-		return;
-	forget_idle(watch, slot);
-	/* It may belong to an earlier holder of the slot. */
-	if (recv(watched->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN)
-		stop_watching(watch, watched);
-}
-
 int slot_watch_add(struct slot_watch *watch, uint32_t slot)
 {
 	struct watched_slot *watched = &watch->watched[slot % SLOT_COUNT];
 	int err = 0;
+	char byte;
 
 	if (slot >= SLOT_COUNT)
 		return ESRCH;
 	lock_acquire(&watch->lock);
 	if (!slot_watch_is_own(watch, slot)) {
-		take_up_idle(watch, slot);
+		if (watched->fd >= 0 && !watched->count) {
+			forget_idle(watch, slot);
+			/* It may belong to an earlier holder of the slot. */
+			if (recv(watched->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN)
+				stop_watching(watch, watched);
+		}
 		if (watched->fd < 0)
 			err = slot_connect_to(watch, slot, &watched->fd);
 		if (!err)

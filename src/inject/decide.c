@@ -98,26 +98,6 @@ static uint64_t qp_name(const struct inject_packet *packet)
 	return (uint64_t)packet->qp << 8 | (unsigned)inject_first_kind(packet->kinds) << 1 | packet->outbound;
 }
 
-static uint64_t source_hash(const struct inject_packet *packet)
-{
-	uint64_t half[2];
-
-	memcpy(half, packet->peer, 16);
-	return hash_two(hash_two(half[0], half[1]), packet->peer_qpn);
-}
-
-static struct inject_flow *find_flow(struct injector *injector, const struct inject_packet *packet, uint64_t key)
-{
-	struct inject_flow *flow = &injector->flow[key % FLOW_SIZE];
-
-	if (flow->key != key) {
-		flow->key = key;
-		flow->first_psn = packet->psn;
-		flow->number = find_tally(injector, TALLY_FLOWS, qp_name(packet))->all++;
-	}
-	return flow;
-}
-
 static struct inject_seen *find_seen(struct injector *injector, struct identity *identity)
 {
 	uint64_t tag = hash_two(identity->flow, identity->distance) | 1;
@@ -142,10 +122,18 @@ static void judge_identify(struct injector *injector, const struct inject_packet
 
 	identity->flow = hash_two(qp_name(packet), (uint64_t)packet->own_qpn << 32 | first);
 	if (has_psn && !packet->is_sequenced) {
-		const struct inject_flow *flow;
+		struct inject_flow *flow;
+		uint64_t half[2];
 
-		identity->flow = hash_two(identity->flow, source_hash(packet));
-		flow = find_flow(injector, packet, identity->flow | 1);
+		memcpy(half, packet->peer, 16);
+		identity->flow = hash_two(identity->flow,
+					  hash_two(hash_two(half[0], half[1]), packet->peer_qpn));
+		flow = &injector->flow[(identity->flow | 1) % FLOW_SIZE];
+		if (flow->key != (identity->flow | 1)) {
+			flow->key = identity->flow | 1;
+			flow->first_psn = packet->psn;
+			flow->number = find_tally(injector, TALLY_FLOWS, qp_name(packet))->all++;
+		}
 		first = flow->first_psn;
 		number = flow->number;
 	}
@@ -369,25 +357,19 @@ void inject_damage(const struct inject_verdict *verdict, uint8_t *data, size_t b
 
 /* ---- beginning and end ---- */
 
-static int inject_allocate(struct injector *injector, const char *text)
-{
-	injector->text = strdup(text);
-	injector->seen = calloc(SEEN_SETS * SEEN_WAYS, sizeof(*injector->seen));
-	injector->tally = calloc(TALLY_SIZE, sizeof(*injector->tally));
-	injector->flow = calloc(FLOW_SIZE, sizeof(*injector->flow));
-	return injector->text && injector->seen && injector->tally && injector->flow ? 0 : ENOMEM;
-}
-
 int inject_init(struct injector *injector, const char *text, uint64_t seed, uint64_t now_ns, char *why,
 		size_t size)
 {
-	int err;
+	int err = ENOMEM;
 
 	memset(injector, 0, sizeof(*injector));
 	injector->seed = seed;
 	injector->start_ns = now_ns;
-	err = inject_allocate(injector, text);
-	if (!err)
+	injector->text = strdup(text);
+	injector->seen = calloc(SEEN_SETS * SEEN_WAYS, sizeof(*injector->seen));
+	injector->tally = calloc(TALLY_SIZE, sizeof(*injector->tally));
+	injector->flow = calloc(FLOW_SIZE, sizeof(*injector->flow));
+	if (injector->text && injector->seen && injector->tally && injector->flow)
 		err = inject_parse(injector, why, size);
 	if (err)
 		inject_fini(injector);

@@ -27,15 +27,6 @@ const char *inject_action_name(enum inject_action action)
 	return action < INJECT_ACTIONS ? action_names[action] : "none";
 }
 
-static uint32_t kinds_of_answer(const struct opcode *op, uint8_t syndrome)
-{
-	if (op->verb != VERB_ACK)
-		return BIT(RESPONSE);
-	if (aeth_kind(syndrome) == AETH_ACK)
-		return BIT(ACK);
-	return BIT(NAK) | (aeth_kind(syndrome) == AETH_RNR ? BIT(RNR) : 0);
-}
-
 static uint32_t kinds_of_request(const struct opcode *op)
 {
 	switch (op->verb) {
@@ -61,7 +52,13 @@ uint32_t inject_kinds(const struct opcode *op, uint32_t dest_qpn, uint8_t syndro
 		return BIT(CNP);
 	if (op->service == SERVICE_UD)
 		return BIT(UD);
-	return opcode_is_response(op) ? kinds_of_answer(op, syndrome) : kinds_of_request(op);
+	if (!opcode_is_response(op))
+		return kinds_of_request(op);
+	if (op->verb != VERB_ACK)
+		return BIT(RESPONSE);
+	if (aeth_kind(syndrome) == AETH_ACK)
+		return BIT(ACK);
+	return BIT(NAK) | (aeth_kind(syndrome) == AETH_RNR ? BIT(RNR) : 0);
 }
 
 enum inject_kind inject_first_kind(uint32_t kinds)

@@ -75,28 +75,23 @@ static bool scan_kind(const char *text, size_t length, uint32_t *kinds)
 	return false;
 }
 
-/* N or N-M, from 1. */
-static bool scan_range(const char *text, uint32_t *first, uint32_t *last)
-{
-	uint64_t a, b;
-
-	if (!text_scan_number(&text, UINT32_MAX, &a) || !a)
-		return false;
-	b = a;
-	if (*text == '-' && (text++, !text_scan_number(&text, UINT32_MAX, &b)))
-		return false;
-	*first = (uint32_t)a;
-	*last = (uint32_t)b;
-	return !*text && a <= b;
-}
-
 /* KIND:N or KIND:N-M: those packets alone, the first time that they come. */
 static bool parse_word_nth(struct inject_rule *rule, void *member, const char *text)
 {
 	const char *colon = strchr(text, ':');
+	uint64_t first, last;
 
-	return colon && !rule->nth.first && scan_kind(text, (size_t)(colon - text), &rule->kinds) &&
-	       scan_range(colon + 1, &rule->nth.first, &rule->nth.last);
+	if (!colon || rule->nth.first || !scan_kind(text, (size_t)(colon - text), &rule->kinds))
+		return false;
+	text = colon + 1;
+	if (!text_scan_number(&text, UINT32_MAX, &first) || !first)
+		return false;
+	last = first;
+	if (*text == '-' && (text++, !text_scan_number(&text, UINT32_MAX, &last)))
+		return false;
+	rule->nth.first = (uint32_t)first;
+	rule->nth.last = (uint32_t)last;
+	return !*text && first <= last;
 }
 
 static bool parse_word_chance(struct inject_rule *rule, void *member, const char *text)
@@ -289,24 +284,17 @@ static const char *all_words(char text[256])
 	return text;
 }
 
-static const char *all_kinds(char text[128])
-{
-	size_t used = 0;
-	unsigned kind;
-
-	for (kind = 0; kind < INJECT_KINDS; kind++)
-		used += (size_t)snprintf(text + used, 128 - used, "%s%s", kind ? ", " : "",
-					 inject_kind_name((enum inject_kind)kind));
-	return text;
-}
-
 static int refuse_value(struct parser *parser, const struct word *word, const char *setting)
 {
 	char kinds[128];
+	size_t used = 0;
+	unsigned kind;
 
 	if (!word->has_kinds)
 		return refuse_rule(parser, setting, "%s= expects %s", word->name, word->expected);
-	all_kinds(kinds);
+	for (kind = 0; kind < INJECT_KINDS; kind++)
+		used += (size_t)snprintf(kinds + used, sizeof(kinds) - used, "%s%s", kind ? ", " : "",
+					 inject_kind_name((enum inject_kind)kind));
 	return refuse_rule(parser, setting, "%s= expects %s%s%s", word->name, word->expected,
 			   word->parse == parse_word_chance ? "; kinds: " : "", kinds);
 }
@@ -361,22 +349,16 @@ static int parse_setting(struct parser *parser, const char *setting)
 	return 0;
 }
 
-static bool has_action(const struct inject_rule *rule)
-{
-	size_t i;
-
-	for (i = 0; i < WORDS; i++)
-		if ((rule->given & 1u << i) && words[i].action != INJECT_NONE)
-			return true;
-	return false;
-}
-
 /* What fits none of the words alone. */
 static int check_rule(struct parser *parser, const char *text)
 {
 	struct inject_rule *rule = parser->rule;
+	bool acts = false;
+	size_t i;
 
-	if (!has_action(rule))
+	for (i = 0; i < WORDS; i++)
+		acts |= (rule->given & 1u << i) && words[i].action != INJECT_NONE;
+	if (!acts)
 		return refuse_rule(parser, text, "it does nothing: add loss=, drop=, dup=, reorder=, corrupt=, "
 				   "delay=, bandwidth=, blackhole=, rnr= or kill-qp=");
 	if ((rule->rnr != INJECT_UNSET || rule->kill != INJECT_UNSET) && rule->direction != INJECT_IN)

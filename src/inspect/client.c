@@ -99,14 +99,6 @@ static int client_fail_late(struct inspected *process)
 	return client_fail_stopped(process, "does not answer: it has no processor, or is held up");
 }
 
-/* Those that wait to be let in are as many as may: of the process there is the name that it gave its socket. */
-static int client_fail_busy(struct inspected *process, const char *name)
-{
-	process->pid = atoi(name + strlen(INSPECT_PREFIX));
-	client_read_program(process);
-	return client_fail_stopped(process, "is asked by too many");
-}
-
 static int client_fail_gone(struct inspected *process)
 {
 	return client_fail(process, ECONNRESET, "process %d (%s) has ended, has closed its device, or is "
@@ -205,7 +197,12 @@ static int client_connect_to_name(const char *name, struct inspected *process)
 	process->stage = INSPECTED_HELLO;
 	return client_send_message(process, &head, NULL, NULL, 0);
 failed:
-	return errno == EAGAIN ? client_fail_busy(process, name) : client_fail(process, errno, "%s: %m", name);
+	if (errno != EAGAIN)
+		return client_fail(process, errno, "%s: %m", name);
+	/* As many as may wait to be let in: of the process there is the name that it gave its socket. */
+	process->pid = atoi(name + strlen(INSPECT_PREFIX));
+	client_read_program(process);
+	return client_fail_stopped(process, "is asked by too many");
 }
 
 static void inspected_init(struct inspected *process)
@@ -213,39 +210,12 @@ static void inspected_init(struct inspected *process)
 	*process = (struct inspected){ .fd = -1 };
 }
 
-/* Names "@verbatim-inspect-..." of the kernel's list, once each: accepted connections have it, too. */
-static bool client_next_name(FILE *list, char name[static 64])
-{
-	char line[512], *found;
-
-	while (fgets(line, sizeof(line), list)) {
-		found = strstr(line, " @" INSPECT_PREFIX);
-		if (!found)
-			continue;
-		found += 2;
-		found[strcspn(found, "\n")] = '\0';
-		if (strlen(found) >= 64)
-			continue;
-		strcpy(name, found);
-		return true;
-	}
-	return false;
-}
-
-static bool client_is_known(const char (*names)[64], unsigned count, const char *name)
-{
-	while (count)
-		if (!strcmp(names[--count], name))
-			return true;
-	return false;
-}
-
-/* 0 or errno. */
+/* Names "@verbatim-inspect-..." of the kernel's list, once each: accepted connections have it, too. 0 or errno. */
 static int client_list_names(char (**names)[64], unsigned *count)
 {
 	FILE *list = fopen("/proc/self/net/unix", "re");
 	char (*made)[64] = calloc(PROCESSES_MAX, sizeof(*made));
-	char name[64];
+	char line[512], *name;
 
 	if (!list || !made) {
 		int err = list ? ENOMEM : errno;
@@ -256,37 +226,28 @@ static int client_list_names(char (**names)[64], unsigned *count)
 		return err;
 	}
 	*count = 0;
-	while (*count < PROCESSES_MAX && client_next_name(list, name))
-		if (!client_is_known(made, *count, name))
+	while (*count < PROCESSES_MAX && fgets(line, sizeof(line), list)) {
+		unsigned i = 0;
+
+		name = strstr(line, " @" INSPECT_PREFIX);
+		if (!name)
+			continue;
+		name += 2;
+		name[strcspn(name, "\n")] = '\0';
+		while (i < *count && strcmp(made[i], name))
+			i++;
+		if (i == *count && strlen(name) < sizeof(*made))
 			strcpy(made[(*count)++], name);
+	}
 	fclose(list);
 	*names = made;
 	return 0;
 }
 
-/* One that has ended meanwhile, or is of another program, is not kept. */
-static void client_begin_each(const char (*names)[64], unsigned name_count, const char *program,
-			      struct inspected *list, unsigned *count)
-{
-	unsigned i;
-
-	for (i = 0; i < name_count; i++) {
-		struct inspected *process = &list[*count];
-		int err;
-
-		inspected_init(process);
-		err = client_connect_to_name(names[i], process);
-		if (err == ECONNREFUSED || err == ECONNRESET || (program && strcmp(program, process->program)))
-			inspect_end(process);
-		else
-			++*count;
-	}
-}
-
 int inspect_begin_all(const char *program, struct inspected **list, unsigned *count, char *why, size_t size)
 {
 	char (*names)[64] = NULL;
-	unsigned name_count = 0;
+	unsigned name_count = 0, i;
 	int err = client_list_names(&names, &name_count);
 
 	if (err) {
@@ -295,8 +256,17 @@ int inspect_begin_all(const char *program, struct inspected **list, unsigned *co
 	}
 	*list = calloc(name_count + 1, sizeof(**list));
 	*count = 0;
-	if (*list)
-		client_begin_each(names, name_count, program, *list, count);
+	for (i = 0; *list && i < name_count; i++) {
+		struct inspected *process = &(*list)[*count];
+
+		inspected_init(process);
+		err = client_connect_to_name(names[i], process);
+		/* One that has ended meanwhile, or is of another program, is not kept. */
+		if (err == ECONNREFUSED || err == ECONNRESET || (program && strcmp(program, process->program)))
+			inspect_end(process);
+		else
+			++*count;
+	}
 	free(names);
 	if (*list)
 		return 0;
@@ -304,19 +274,10 @@ int inspect_begin_all(const char *program, struct inspected **list, unsigned *co
 	return ENOMEM;
 }
 
-/* Where the kernel lets us see it. */
-static bool client_is_elsewhere(pid_t pid)
-{
-	struct stat here, there;
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
-	return !stat("/proc/self/ns/net", &here) && !stat(path, &there) && here.st_ino != there.st_ino;
-}
-
 int inspect_begin(pid_t pid, struct inspected *process)
 {
-	char name[64];
+	struct stat here, there;
+	char name[64], path[64];
 	unsigned i;
 	int err, length = snprintf(name, sizeof(name), INSPECT_PREFIX "%d", (int)pid);
 
@@ -333,7 +294,8 @@ int inspect_begin(pid_t pid, struct inspected *process)
 	client_read_program(process);
 	if (client_state_of(pid) == '?')
 		return client_fail(process, ESRCH, "there is no process %d", (int)pid);
-	if (client_is_elsewhere(pid))
+	snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);	/* where the kernel lets us see it */
+	if (!stat("/proc/self/ns/net", &here) && !stat(path, &there) && here.st_ino != there.st_ino)
 		return client_fail(process, ENOENT, "process %d (%s) is in another network namespace: go there "
 				   "with nsenter --net --target %d", (int)pid, process->program, (int)pid);
 	return client_fail(process, ENOENT, "process %d (%s) has no device of Verbatim open, or not in "
@@ -358,12 +320,18 @@ static int client_fail_forbidden(struct inspected *process, int err)
 			   process->program, strerror(err));
 }
 
-static void client_read_nonce(struct inspected *process, char *text)
+/* A message has come. */
+static void client_step(struct inspected *process, char *text)
 {
 	struct inspect_head head;
 	char nonce[INSPECT_NONCE_BYTES];
 	struct iovec here = { .iov_base = nonce, .iov_len = sizeof(nonce) }, there = here;
 
+	if (process->stage != INSPECTED_HELLO) {
+		if (!client_receive_message(process, INSPECT_PROOF, &head, text))
+			process->stage = INSPECTED_PROVEN;
+		return;
+	}
 	if (client_receive_message(process, INSPECT_HELLO, &head, text))
 		return;
 	there.iov_base = (void *)(uintptr_t)head.value;
@@ -374,17 +342,6 @@ static void client_read_nonce(struct inspected *process, char *text)
 	head = (struct inspect_head){ .kind = INSPECT_PROOF, .bytes = sizeof(nonce) };
 	process->stage = INSPECTED_PROOF;
 	client_send_message(process, &head, nonce, NULL, 0);
-}
-
-/* A message has come. */
-static void client_step(struct inspected *process, char *text)
-{
-	struct inspect_head head;
-
-	if (process->stage == INSPECTED_HELLO)
-		client_read_nonce(process, text);
-	else if (!client_receive_message(process, INSPECT_PROOF, &head, text))
-		process->stage = INSPECTED_PROVEN;
 }
 
 static bool client_is_pending(const struct inspected *process)
@@ -433,50 +390,40 @@ void inspect_prove_all(struct inspected *list, unsigned count, unsigned wait_ms)
 	free(text);
 }
 
-static int client_ask_piece(struct inspected *process, const char *command, const int *fds, unsigned fd_count,
-			    uint64_t *patience_ns, uint64_t *cursor, char *text, size_t *bytes)
-{
-	struct inspect_head head = { .kind = INSPECT_COMMAND, .bytes = (uint32_t)strlen(command),
-				     .cursor = *cursor };
-	int err = client_send_message(process, &head, command, fds, fd_count);
-
-	if (!err)
-		err = client_wait_readable(process, patience_ns);
-	if (!err)
-		err = client_receive_message(process, INSPECT_COMMAND, &head, text);
-	if (err)
-		return err;
-	if (head.status) {
-		err = head.status < 4096 ? (int)head.status : EPROTO;
-		text[head.bytes < sizeof(process->why) ? head.bytes : sizeof(process->why) - 1] = '\0';
-		client_make_printable(text);
-		return client_fail(process, err, "process %d (%s): %.160s", (int)process->pid, process->program,
-				   *text ? text : strerror(err));
-	}
-	/* Pieces but the last are nearly full: one who sends small ones for ever comes to an end. */
-	if (head.bytes < INSPECT_ANSWER_MAX / 2)
-		*patience_ns -= *patience_ns < SMALL_PIECE_NS ? *patience_ns : SMALL_PIECE_NS;
-	*cursor = head.cursor;
-	*bytes = head.bytes;
-	return 0;
-}
-
 int inspect_ask(struct inspected *process, const char *command, const int *fds, unsigned fd_count,
 		unsigned wait_ms, inspect_take *take, void *context)
 {
 	char *text = malloc(INSPECT_ANSWER_MAX);
-	uint64_t cursor = 0, patience_ns = wait_ms * NS_PER_MS;
-	size_t bytes = 0;
+	struct inspect_head head = { .cursor = 0 };
+	uint64_t patience_ns = wait_ms * NS_PER_MS;
 	int err;
 
 	if (!text)
 		return client_fail(process, ENOMEM, "out of memory");
 	do {
-		err = client_ask_piece(process, command, fds, fd_count, &patience_ns, &cursor, text, &bytes);
-		if (!err && take)
-			err = take(context, text, bytes);
+		head = (struct inspect_head){ .kind = INSPECT_COMMAND, .bytes = (uint32_t)strlen(command),
+					      .cursor = head.cursor };
+		err = client_send_message(process, &head, command, fds, fd_count);
+		if (!err)
+			err = client_wait_readable(process, &patience_ns);
+		if (!err)
+			err = client_receive_message(process, INSPECT_COMMAND, &head, text);
+		if (!err && head.status) {
+			err = head.status < 4096 ? (int)head.status : EPROTO;
+			text[head.bytes < sizeof(process->why) ? head.bytes : sizeof(process->why) - 1] = '\0';
+			client_make_printable(text);
+			client_fail(process, err, "process %d (%s): %.160s", (int)process->pid,
+				    process->program, *text ? text : strerror(err));
+		}
+		if (err)
+			break;
+		/* Pieces but the last are nearly full: one who sends small ones for ever comes to an end. */
+		if (head.bytes < INSPECT_ANSWER_MAX / 2)
+			patience_ns -= patience_ns < SMALL_PIECE_NS ? patience_ns : SMALL_PIECE_NS;
+		if (take)
+			err = take(context, text, head.bytes);
 		fd_count = 0;
-	} while (!err && cursor);
+	} while (!err && head.cursor);
 	free(text);
 	return err;
 }

@@ -127,14 +127,6 @@ static void client_enter(struct inspect_server *server, int fd, uint64_t now_ns)
 		client_close(server, client);
 }
 
-/* Out of descriptors: the waiter does not watch the socket for a while, or the worker would spin. */
-static void server_pause(struct inspect_server *server, uint64_t now_ns)
-{
-	waiter_remove(server->waiter, server->listen_fd);
-	server->retry_ns = now_ns + RETRY_NS;
-	log_info("out of file descriptors: nobody can look at this process");
-}
-
 static void server_accept(struct inspect_server *server, uint64_t now_ns)
 {
 	unsigned i;
@@ -143,12 +135,17 @@ static void server_accept(struct inspect_server *server, uint64_t now_ns)
 	for (i = 0; i < ACCEPTS; i++) {
 		fd = fail_now(FAIL_SOCKET) ? -1 :
 		     accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd >= 0)
+		if (fd >= 0) {
 			client_enter(server, fd, now_ns);
-		else if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
+			continue;
+		}
+		if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
 			return;
-		else
-			return server_pause(server, now_ns);
+		/* Out of descriptors: not watched for a while, or the worker would spin. */
+		waiter_remove(server->waiter, server->listen_fd);
+		server->retry_ns = now_ns + RETRY_NS;
+		log_info("out of file descriptors: nobody can look at this process");
+		return;
 	}
 }
 
@@ -182,15 +179,6 @@ static void letter_take_fds(struct letter *letter, struct msghdr *message)
 	}
 }
 
-static bool letter_is_sound(const struct letter *letter, ssize_t bytes, int flags)
-{
-	const struct inspect_head *head = &letter->head;
-
-	return bytes >= (ssize_t)sizeof(*head) && !(flags & (MSG_TRUNC | MSG_CTRUNC)) &&
-	       head->magic == INSPECT_MAGIC && head->version == INSPECT_VERSION &&
-	       head->bytes == (size_t)bytes - sizeof(*head);
-}
-
 /*
  * 0; EAGAIN: there is none; EPROTO: the client went, or sent what no client sends. Descriptors only after a
  * proof.
@@ -215,7 +203,9 @@ static int letter_receive(const struct inspect_client *client, struct letter *le
 	if (got < 0)
 		return errno == EAGAIN || errno == EINTR ? EAGAIN : EPROTO;
 	letter_take_fds(letter, &message);
-	if (!letter_is_sound(letter, got, message.msg_flags)) {
+	if (got < (ssize_t)sizeof(letter->head) || message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ||
+	    letter->head.magic != INSPECT_MAGIC || letter->head.version != INSPECT_VERSION ||
+	    letter->head.bytes != (size_t)got - sizeof(letter->head)) {
 		letter_close_fds(letter);
 		return EPROTO;
 	}
@@ -321,19 +311,9 @@ static void client_turn(struct inspect_server *server, struct inspect_client *cl
 
 /* ---- the server ---- */
 
-static uint64_t next_deadline(const struct inspect_server *server)
-{
-	uint64_t deadline_ns = server->retry_ns;
-	unsigned i;
-
-	for (i = 0; i < CLIENTS; i++)
-		if (is_waiting_for_proof(&server->client[i]) && server->client[i].until_ns < deadline_ns)
-			deadline_ns = server->client[i].until_ns;
-	return deadline_ns;
-}
-
 void inspect_server_turn(struct inspect_server *server, uint64_t now_ns)
 {
+	uint64_t deadline_ns;
 	unsigned i;
 
 	if (server->retry_ns <= now_ns)
@@ -344,7 +324,11 @@ void inspect_server_turn(struct inspect_server *server, uint64_t now_ns)
 	for (i = 0; i < CLIENTS; i++)
 		if (server->client[i].stage != STAGE_FREE)
 			client_turn(server, &server->client[i], now_ns);
-	atomic_store(&server->deadline_ns, next_deadline(server));
+	deadline_ns = server->retry_ns;
+	for (i = 0; i < CLIENTS; i++)
+		if (is_waiting_for_proof(&server->client[i]) && server->client[i].until_ns < deadline_ns)
+			deadline_ns = server->client[i].until_ns;
+	atomic_store(&server->deadline_ns, deadline_ns);
 }
 
 uint64_t inspect_server_deadline(const struct inspect_server *server)

@@ -38,32 +38,6 @@ union batch {
 
 /* ---- the process ---- */
 
-static bool write_process(const struct snapshot_process *process, struct inspect_answer *answer)
-{
-	struct record record;
-
-	record_begin(&record, answer, "process");
-#define PROCESS ROW
-#include "inspect/stats.def"
-	return record_end(&record);
-}
-
-static bool write_counters(const struct snapshot_process *process, struct inspect_answer *answer)
-{
-	struct record record;
-	unsigned i;
-	bool fits;
-
-	record_begin(&record, answer, "counters");
-	for (i = 0; i < COUNTER_COUNT; i++)
-		record_number(&record, counter_name(i), process->counter[i]);
-	fits = record_end(&record);
-	record_begin(&record, answer, "hardware");
-	for (i = 0; i < HARDWARE_COUNT; i++)
-		record_number(&record, hardware_row(i)->name, hardware_value(i, process->counter));
-	return record_end(&record) && fits;
-}
-
 static unsigned stats_fetch_process(struct hca *hca, uint64_t *from, union batch *batch)
 {
 	*from = SNAPSHOT_END;
@@ -73,13 +47,28 @@ static unsigned stats_fetch_process(struct hca *hca, uint64_t *from, union batch
 
 static bool stats_put_process(const union batch *batch, unsigned i, struct inspect_answer *answer, uint64_t *place)
 {
+	const struct snapshot_process *process = &batch->process;
 	size_t begin = answer->bytes;
+	struct record record;
+	unsigned n;
+	bool fits;
 
 	*place = 0;
-	if (write_process(&batch->process, answer) && write_counters(&batch->process, answer))
-		return true;
-	answer->bytes = begin;
-	return false;
+	record_begin(&record, answer, "process");
+#define PROCESS ROW
+#include "inspect/stats.def"
+	fits = record_end(&record);
+	record_begin(&record, answer, "counters");
+	for (n = 0; n < COUNTER_COUNT; n++)
+		record_number(&record, counter_name(n), process->counter[n]);
+	fits &= record_end(&record);
+	record_begin(&record, answer, "hardware");
+	for (n = 0; n < HARDWARE_COUNT; n++)
+		record_number(&record, hardware_row(n)->name, hardware_value(n, process->counter));
+	fits &= record_end(&record);
+	if (!fits)
+		answer->bytes = begin;
+	return fits;
 }
 
 /* ---- devices ---- */
@@ -214,15 +203,6 @@ static const struct {
 	unsigned sections;
 } extents[] = { { "", SECTIONS }, { "process", 2 }, { "qps", 3 } };
 
-/* 0: there is no such argument. */
-static unsigned sections_of(const char *argument)
-{
-	for (size_t i = 0; i < sizeof(extents) / sizeof(extents[0]); i++)
-		if (!strcmp(argument, extents[i].argument))
-			return extents[i].sections;
-	return 0;
-}
-
 /* True: the section is complete. Else *from is where to go on. */
 static bool stats_section(struct hca *hca, const struct section *section, union batch *batch, uint64_t *from,
 			  struct inspect_answer *answer)
@@ -245,9 +225,12 @@ static int stats_answer(struct inspect_session *session, struct inspect_request 
 			struct inspect_answer *answer)
 {
 	uint64_t section = request->cursor >> PLACE_BITS, from = request->cursor & PLACE_MASK;
-	unsigned end = sections_of(request->arguments);
+	unsigned end = 0;		/* there is no such argument */
 	union batch *batch;
 
+	for (size_t i = 0; i < sizeof(extents) / sizeof(extents[0]); i++)
+		if (!strcmp(request->arguments, extents[i].argument))
+			end = extents[i].sections;
 	if (!end) {
 		inspect_print(answer, "stats has no argument '%.32s': process, qps, or none", request->arguments);
 		return EINVAL;

@@ -11,20 +11,6 @@
 
 extern const struct inspect_command inspect_trace;
 
-static const char *why_not_traced(int err)
-{
-	switch (err) {
-	case EBUSY:
-		return "another verbatim trace records it already";
-	case EPROTO:
-		return "its libraries are of another release";
-	case EINVAL:
-		return "what was sent is no share of records";
-	default:
-		return strerror(err);
-	}
-}
-
 static int trace_answer(struct inspect_session *session, struct inspect_request *request,
 			struct inspect_answer *answer)
 {
@@ -39,7 +25,9 @@ static int trace_answer(struct inspect_session *session, struct inspect_request 
 	if (!session->owner)
 		request->fd[0] = request->fd[1] = -1;
 	if (err) {
-		inspect_print(answer, "%s", why_not_traced(err));
+		inspect_print(answer, "%s", err == EBUSY ? "another verbatim trace records it already" :
+			      err == EPROTO ? "its libraries are of another release" :
+			      err == EINVAL ? "what was sent is no share of records" : strerror(err));
 		return err;
 	}
 	session->owner = &inspect_trace;

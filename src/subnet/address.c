@@ -101,15 +101,6 @@ static void end_fill(const struct subnet *subnet, const struct subnet_end *end, 
 	memcpy(found->address, address, sizeof(found->address));
 }
 
-static bool end_has_gid(const struct subnet *subnet, const struct subnet_end *end,
-			const uint8_t gid[16]) REQUIRES(subnet->lock)
-{
-	for (unsigned i = 0; i < end->now.gids; i++)
-		if (!memcmp(end->now.gid[i], gid, 16))
-			return true;
-	return false;
-}
-
 /* NULL: it has none. */
 static const uint8_t *own_ip(const struct subnet *subnet, uint16_t port, uint16_t pkey) REQUIRES(subnet->lock)
 {
@@ -183,8 +174,9 @@ int subnet_find_address(void *owner, const uint8_t address[16], struct net_gid *
 			pkey = subnet->own[i].pkey;
 		}
 	for (unsigned i = 0; i < subnet->end_count && !end; i++)
-		if (end_has_gid(subnet, &subnet->end[i], address))
-			end = &subnet->end[i];
+		for (unsigned n = 0; n < subnet->end[i].now.gids; n++)
+			if (!memcmp(subnet->end[i].now.gid[n], address, 16))
+				end = &subnet->end[i];
 	if (!end && alone)
 		end = end_of_localhost(subnet, address, &address);
 	if (end)
@@ -340,12 +332,6 @@ static int service_say(const struct subnet *subnet, const struct ctl_service *se
 			   why);
 }
 
-static bool service_is(const struct ctl_service *a, const struct ctl_service *b)
-{
-	return a->service_id == b->service_id && a->family == b->family &&
-	       !memcmp(a->address, b->address, sizeof(a->address));
-}
-
 /* What is to be said again to a fabric that comes back. False: no memory. */
 static bool service_note(struct subnet *subnet, const struct ctl_service *service)
 {
@@ -353,8 +339,13 @@ static bool service_note(struct subnet *subnet, const struct ctl_service *servic
 	unsigned i;
 
 	lock_acquire(&subnet->lock);
-	for (i = 0; i < subnet->service_count && !service_is(&subnet->service[i], service); i++)
-		;
+	for (i = 0; i < subnet->service_count; i++) {
+		const struct ctl_service *known = &subnet->service[i];
+
+		if (known->service_id == service->service_id && known->family == service->family &&
+		    !memcmp(known->address, service->address, sizeof(known->address)))
+			break;
+	}
 	if (service->what == CTL_SERVICE_RELEASE) {
 		if (i < subnet->service_count)
 			subnet->service[i] = subnet->service[--subnet->service_count];

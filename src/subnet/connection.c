@@ -91,23 +91,6 @@ void subnet_note_end(struct subnet *subnet)
 	atomic_store(&subnet->due, true);
 }
 
-/* What has happened between the two, for a program that saw the one. */
-static uint32_t events_between(const struct ctl_port *before, const struct ctl_port *now)
-{
-	bool was = before->state == PORT_STATE_ACTIVE, is = now->state == PORT_STATE_ACTIVE;
-
-	return (uint32_t)(!was && is) << CTL_EVENT_PORT_ACTIVE |
-	       (uint32_t)(was && !is) << CTL_EVENT_PORT_ERROR |
-	       (uint32_t)(before->lid != now->lid || before->lmc != now->lmc)
-		       << CTL_EVENT_LID_CHANGE |
-	       (uint32_t)(before->sm_lid != now->sm_lid || before->sm_sl != now->sm_sl)
-		       << CTL_EVENT_SM_CHANGE |
-	       (uint32_t)(memcmp(before->gid, now->gid, sizeof(now->gid)) != 0)
-		       << CTL_EVENT_GID_CHANGE |
-	       (uint32_t)(memcmp(before->pkey, now->pkey, sizeof(now->pkey)) != 0)
-		       << CTL_EVENT_PKEY_CHANGE;
-}
-
 /* ---- attaching ---- */
 
 struct attached {
@@ -467,33 +450,32 @@ static int claim_again(struct subnet *subnet, int fd, struct attached *attached)
 	return err;
 }
 
-/* All are down, as when the other end of each cable has lost its power. */
-static void ends_go_down(struct subnet *subnet) REQUIRES(subnet->lock)
-{
-	for (unsigned i = 0; i < subnet->end_count; i++) {
-		struct subnet_end *end = &subnet->end[i];
-		struct ctl_port now = end->now;
-
-		if (now.state == PORT_STATE_ACTIVE)
-			end->events |= 1u << CTL_EVENT_PORT_ERROR;
-		now.state = PORT_STATE_DOWN;
-		now.phys_state = PHYS_POLLING;
-		end_set(subnet, end, &now);
-		end->changed = true;
-	}
-}
-
+/* With the events of what has happened meanwhile. */
 static void ends_come_back(struct subnet *subnet, const struct attached *attached)
 	REQUIRES(subnet->lock)
 {
 	for (unsigned i = 0; i < attached->count; i++) {
-		const struct ctl_port *now = &attached->port[i];
+		const struct ctl_port *now = &attached->port[i], *before;
 		struct subnet_end *end =
 			subnet_find_end(subnet, IB_WAY_PORT(now->hca, now->number));
+		bool was, is;
 
 		if (!end)
 			continue;
-		end->events |= events_between(&end->now, now) | attached->events[i];
+		before = &end->now;
+		was = before->state == PORT_STATE_ACTIVE;
+		is = now->state == PORT_STATE_ACTIVE;
+		end->events |= attached->events[i];
+		end->events |= (uint32_t)(!was && is) << CTL_EVENT_PORT_ACTIVE |
+			       (uint32_t)(was && !is) << CTL_EVENT_PORT_ERROR;
+		if (before->lid != now->lid || before->lmc != now->lmc)
+			end->events |= 1u << CTL_EVENT_LID_CHANGE;
+		if (before->sm_lid != now->sm_lid || before->sm_sl != now->sm_sl)
+			end->events |= 1u << CTL_EVENT_SM_CHANGE;
+		if (memcmp(before->gid, now->gid, sizeof(now->gid)))
+			end->events |= 1u << CTL_EVENT_GID_CHANGE;
+		if (memcmp(before->pkey, now->pkey, sizeof(now->pkey)))
+			end->events |= 1u << CTL_EVENT_PKEY_CHANGE;
 		end_set(subnet, end, now);
 		end->changed = true;
 	}
@@ -532,8 +514,9 @@ static bool subnet_attach_again(struct subnet *subnet)
 	return back;
 }
 
-/* Raised after the port says what they tell of. */
-static void port_raise(struct net *net, struct port *port, uint32_t events) REQUIRES(net->lock)
+/* Returns the events. */
+static uint32_t end_tell(struct subnet *subnet, struct subnet_end *end, struct net *net)
+	REQUIRES(net->lock)
 {
 	static const enum ibv_event_type type[] = {
 		[CTL_EVENT_PORT_ACTIVE] = IBV_EVENT_PORT_ACTIVE,
@@ -544,16 +527,6 @@ static void port_raise(struct net *net, struct port *port, uint32_t events) REQU
 		[CTL_EVENT_GID_CHANGE] = IBV_EVENT_GID_CHANGE,
 		[CTL_EVENT_PKEY_CHANGE] = IBV_EVENT_PKEY_CHANGE,
 	};
-
-	for (unsigned i = 0; i < sizeof(type) / sizeof(type[0]); i++)
-		if (events >> i & 1)
-			net_raise(net, port, type[i]);
-}
-
-/* Returns the events. */
-static uint32_t end_tell(struct subnet *subnet, struct subnet_end *end, struct net *net)
-	REQUIRES(net->lock)
-{
 	struct ctl_port now;
 	struct list *node;
 	uint32_t events;
@@ -573,8 +546,10 @@ static uint32_t end_tell(struct subnet *subnet, struct subnet_end *end, struct n
 
 		if (!subnet_port_is(port) || port->ib_port != end->port)
 			continue;
-		subnet_port_take(port, &now);
-		port_raise(net, port, events);
+		subnet_port_take(port, &now);	/* before the events that tell of it */
+		for (unsigned i = 0; i < sizeof(type) / sizeof(type[0]); i++)
+			if (events >> i & 1)
+				net_raise(net, port, type[i]);
 	}
 	return events;
 }
@@ -598,7 +573,18 @@ unsigned subnet_turn(struct subnet *subnet, struct net *net, uint64_t now_ns, en
 			      "fabric FILE --name NAME",
 			      subnet->binding.fabric);
 		lock_acquire(&subnet->lock);
-		ends_go_down(subnet);
+		/* All are down, as when the other end of each cable has lost its power. */
+		for (unsigned i = 0; i < subnet->end_count; i++) {
+			struct subnet_end *end = &subnet->end[i];
+			struct ctl_port now = end->now;
+
+			if (now.state == PORT_STATE_ACTIVE)
+				end->events |= 1u << CTL_EVENT_PORT_ERROR;
+			now.state = PORT_STATE_DOWN;
+			now.phys_state = PHYS_POLLING;
+			end_set(subnet, end, &now);
+			end->changed = true;
+		}
 		lock_release(&subnet->lock);
 	} else if (subnet->lost && now_ns >= atomic_load(&subnet->retry_ns)) {
 		if (subnet_attach_again(subnet)) {

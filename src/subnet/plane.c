@@ -38,17 +38,6 @@ static void plane_unmap(struct subnet_plane *plane) REQUIRES(plane->lock)
 	plane->image = plane->tally = NULL;
 }
 
-/* 0: no image. */
-static size_t plane_file_bytes(int fd, uint64_t *number)
-{
-	struct stat stat;
-
-	if (fstat(fd, &stat) || stat.st_size < (off_t)sizeof(struct image_head))
-		return 0;
-	*number = stat.st_ino;
-	return (size_t)stat.st_size;
-}
-
 void plane_begin(struct subnet_plane *plane)
 {
 	lock_init(&plane->lock);
@@ -68,12 +57,15 @@ void plane_end(struct subnet_plane *plane)
  */
 void plane_map(struct subnet_plane *plane, const struct ib_files *files)
 {
-	uint64_t number = 0;
-	size_t bytes = files->count == IB_FILES ? plane_file_bytes(files->fd[0], &number) : 0;
 	void *image = NULL, *tally = NULL;
-	bool maps = bytes && !memory_map_sealed(files->fd[0], bytes, false, &image) &&
-		    !memory_map_sealed(files->fd[1], sizeof(struct tally), true, &tally);
+	struct stat stat;
+	bool maps = files->count == IB_FILES && !fstat(files->fd[0], &stat) &&
+		    stat.st_size >= (off_t)sizeof(struct image_head);
+	uint64_t number = maps ? stat.st_ino : 0;
+	size_t bytes = maps ? (size_t)stat.st_size : 0;
 
+	maps = maps && !memory_map_sealed(files->fd[0], bytes, false, &image) &&
+	       !memory_map_sealed(files->fd[1], sizeof(struct tally), true, &tally);
 	lock_acquire(&plane->lock);
 	plane_unmap(plane);
 	plane->image = image;

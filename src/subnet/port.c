@@ -49,11 +49,6 @@ static void subnet_port_query(const struct port *port, struct port_state *state)
 
 /* ---- routes ---- */
 
-static const char *gid_name(const uint8_t gid[16], char text[INET6_ADDRSTRLEN])
-{
-	return inet_ntop(AF_INET6, gid, text, INET6_ADDRSTRLEN);
-}
-
 static int check_lid(const struct port *port, const struct ibv_ah_attr *attr, const char *who)
 {
 	if (!attr->dlid) {
@@ -91,33 +86,17 @@ static int check_grh(const struct port *port, const struct ibv_ah_attr *attr, co
 		explain_refused(who, EINVAL,
 				"%s: grh.dgid %s is no GID of InfiniBand, which is prefix and port GUID: set "
 				"it to the peer's (ibv_query_gid there, index 0), or is_global to 0",
-				who, gid_name(dgid, text));
+				who, inet_ntop(AF_INET6, dgid, text, sizeof(text)));
 		return EINVAL;
 	}
 	if (ip_addr_is_multicast(dgid) != lid_is_multicast(attr->dlid)) {
 		explain_refused(who, EINVAL,
 				"%s: grh.dgid %s and ah_attr.dlid 0x%04x: one is of a multicast group and the "
 				"other is not: both are in the SA's MCMemberRecord",
-				who, gid_name(dgid, text), attr->dlid);
+				who, inet_ntop(AF_INET6, dgid, text, sizeof(text)), attr->dlid);
 		return EINVAL;
 	}
 	return 0;
-}
-
-/* What the port could do anyhow limits nothing; what is no rate mlx5 refuses, too. */
-static int check_rate(const struct ctl_port *now, const struct port *port, const struct ibv_ah_attr *attr,
-		      const char *who, uint8_t *rate)
-{
-	uint32_t mbps = link_rate_mbps(attr->static_rate);
-
-	*rate = mbps && mbps < now->rate_mbps ? attr->static_rate : 0;
-	if (mbps || attr->static_rate == IBV_RATE_MAX)
-		return 0;
-	explain_refused(who, EINVAL,
-			"%s: ah_attr.static_rate %u is no rate (enum ibv_rate: %u is 2.5 Gb/s): set it to that of "
-			"the path, which the PathRecord says (rate), or to 0, as fast as %s port %u",
-			who, attr->static_rate, IBV_RATE_2_5_GBPS, port->name, port->number);
-	return EINVAL;
 }
 
 static int subnet_resolve(struct net *net, const struct port *port, const struct ibv_ah_attr *attr,
@@ -131,11 +110,20 @@ static int subnet_resolve(struct net *net, const struct port *port, const struct
 				       .path_bits = attr->src_path_bits & 0x7f,
 				       .sl = attr->sl & 0xf,
 				       .has_grh = attr->is_global } };
+	uint32_t mbps = link_rate_mbps(attr->static_rate);
 	int err = check_lid(port, attr, who);
 
 	lock_acquire(&net->lock);
-	if (!err)
-		err = check_rate(now, port, attr, who, &found.ib.static_rate);
+	/* What the port could do anyhow limits nothing; what is no rate mlx5 refuses, too. */
+	found.ib.static_rate = mbps && mbps < now->rate_mbps ? attr->static_rate : 0;
+	if (!err && !mbps && attr->static_rate != IBV_RATE_MAX) {
+		explain_refused(who, EINVAL,
+				"%s: ah_attr.static_rate %u is no rate (enum ibv_rate: %u is 2.5 Gb/s): set it to "
+				"that of the path, which the PathRecord says (rate), or to 0, as fast as %s "
+				"port %u",
+				who, attr->static_rate, IBV_RATE_2_5_GBPS, port->name, port->number);
+		err = EINVAL;
+	}
 	if (!err && attr->is_global)
 		err = check_grh(port, attr, who);
 	if (!err && attr->is_global) {

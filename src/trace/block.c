@@ -26,16 +26,10 @@ const char *trace_path_name(unsigned path)
 	return path < TRACE_WAYS ? names[path] : "unknown";
 }
 
-/* enum ibv_qp_state, whose header the trace does without; a test compares both. */
-static const char *state_name(unsigned state)
-{
-	static const char *const names[] = { "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR" };
-
-	return state < sizeof(names) / sizeof(names[0]) ? names[state] : "unknown";
-}
-
 void trace_comment(const struct trace_record *record, const char *route, char text[TRACE_COMMENT_MAX])
 {
+	/* enum ibv_qp_state, whose header the trace does without; a test compares both. */
+	static const char *const states[] = { "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR" };
 	struct print comment = { .text = text, .size = TRACE_COMMENT_MAX };
 
 	print_format(&comment, "path %s", trace_path_name(record->path));
@@ -46,7 +40,8 @@ void trace_comment(const struct trace_record *record, const char *route, char te
 	if (record->qpn)
 		print_format(&comment, "; qp 0x%06x", record->qpn & 0xffffff);
 	if (record->state)
-		print_format(&comment, "; state %s", state_name(record->state - 1u));
+		print_format(&comment, "; state %s", record->state <= sizeof(states) / sizeof(states[0]) ?
+						     states[record->state - 1u] : "unknown");
 	if (record->flags & TRACE_HAS_WR_ID)
 		print_format(&comment, "; wr_id %llu", (unsigned long long)record->wr_id);
 	if (record->flags & TRACE_HAS_MESSAGE)
@@ -63,26 +58,20 @@ void trace_comment(const struct trace_record *record, const char *route, char te
 		print_format(&comment, "; dropped on purpose");
 }
 
-/* As the sender of this packet would seal it. */
-static struct icrc_header icrc_header_for(const struct datagram *datagram, const struct pcapng_packet *packet)
+/* As the sender of this packet would. */
+static void trace_seal(const struct pcapng_packet *packet, uint8_t *data, size_t bytes)
 {
+	const struct datagram *datagram = packet->datagram;
 	bool ipv6 = !ip_addr_is_ipv4(datagram->destination);
 	struct icrc_header header = { .ipv6 = ipv6, .source_port = datagram->source_port,
 				      .destination_port = ROCE_UDP_PORT, .ip_id = packet->ip_id,
 				      .dont_fragment = packet->dont_fragment };
 	size_t skip = ipv6 ? 0 : 12;
-
-	memcpy(header.source, datagram->source + skip, 16 - skip);
-	memcpy(header.destination, datagram->destination + skip, 16 - skip);
-	return header;
-}
-
-static void trace_seal(const struct pcapng_packet *packet, uint8_t *data, size_t bytes)
-{
-	struct icrc_header header = icrc_header_for(packet->datagram, packet);
 	uint8_t headers[IB_HEADERS_MAX];
 
 	if (packet->form == PCAPNG_ROCE_V2) {
+		memcpy(header.source, datagram->source + skip, 16 - skip);
+		memcpy(header.destination, datagram->destination + skip, 16 - skip);
 		icrc_seal(&header, data, bytes);
 		return;
 	}
@@ -115,14 +104,6 @@ static size_t block_shorten(const struct pcapng_packet *packet, const uint8_t *d
 	return bytes + ICRC_BYTES;
 }
 
-/* Of a packet of @length bytes that begins with @data. */
-static size_t block_payload(const uint8_t *data, size_t length)
-{
-	size_t around = opcode_get(data[0])->header_bytes + (data[1] >> 4 & 3) + ICRC_BYTES;
-
-	return length > around ? length - around : 0;
-}
-
 size_t trace_packet_block(const struct trace_record *record, uint32_t interface, bool outbound, bool twin,
 			  const uint8_t *data, size_t bytes, size_t length, uint8_t out[TRACE_BLOCK_MAX])
 {
@@ -149,8 +130,11 @@ size_t trace_packet_block(const struct trace_record *record, uint32_t interface,
 		packet.bytes = whole;
 	}
 	/* The blocks' own lengths include pad and what dissectors want. */
-	if (whole && bytes + ICRC_BYTES < length)
-		snprintf(comment, sizeof(comment), "payload %zu; ", block_payload(data, length));
+	if (whole && bytes + ICRC_BYTES < length) {
+		size_t around = opcode_get(data[0])->header_bytes + (data[1] >> 4 & 3) + ICRC_BYTES;
+
+		snprintf(comment, sizeof(comment), "payload %zu; ", length > around ? length - around : 0);
+	}
 	trace_comment(record, route, comment + strlen(comment));
 	/* Dissectors do not know all of them. */
 	if (bytes && data[0] == OPCODE_CNP)

@@ -54,18 +54,6 @@ static bool expand_emit(const struct expansion *expansion, struct packet *packet
 	return true;
 }
 
-static bool expand_acknowledge(const struct expansion *expansion, uint32_t qpn, uint32_t psn, bool answers)
-{
-	struct packet packet = { .aeth = { .syndrome = 0x1f } };
-	struct trace_operation to_us = *expansion->op;
-	struct expansion other = *expansion;
-
-	if (answers)
-		to_us.dest_qpn = qpn;
-	other.op = &to_us;
-	return expand_emit(&other, &packet, OPCODE_RC_ACKNOWLEDGE, psn, answers);
-}
-
 static uint32_t packets_of(const struct trace_operation *op)
 {
 	return op->bytes ? (uint32_t)(((uint64_t)op->bytes + op->mtu - 1) / op->mtu) : 1;
@@ -97,40 +85,15 @@ static bool expand_data(const struct expansion *expansion, uint32_t *left_out)
 	return true;
 }
 
-static bool expand_read(const struct expansion *expansion, uint32_t qpn, uint32_t *left_out)
-{
-	struct packet request = { .reth = { expansion->op->address, expansion->op->rkey, expansion->op->bytes },
-				  .ack_request = true };
-	struct trace_operation response = *expansion->op;
-	struct expansion back = *expansion;
-
-	response.dest_qpn = qpn;
-	back.op = &response;
-	return expand_emit(expansion, &request, OPCODE_RC_READ_REQUEST, expansion->op->psn, false) &&
-	       expand_data(&back, left_out);
-}
-
-static bool expand_atomic(const struct expansion *expansion, uint32_t qpn)
-{
-	const struct trace_operation *op = expansion->op;
-	struct packet request = { .atomic = { op->address, op->rkey, op->swaps ? op->swap : op->compare_add,
-					      op->swaps ? op->compare_add : 0 }, .ack_request = true };
-	struct packet answer = { .aeth = { .syndrome = 0x1f }, .atomic_original = op->original };
-	struct trace_operation response = *op;
-	struct expansion back = *expansion;
-
-	response.dest_qpn = qpn;
-	back.op = &response;
-	return expand_emit(expansion, &request, op->swaps ? OPCODE_RC_COMPARE_SWAP : OPCODE_RC_FETCH_ADD, op->psn,
-			   false) &&
-	       expand_emit(&back, &answer, OPCODE_RC_ATOMIC_ACKNOWLEDGE, op->psn, true);
-}
-
 bool trace_expand(const struct trace_operation *operation, bool outbound, uint32_t qpn,
 		  void (*each)(void *owner, const struct expanded *packet), void *owner, uint32_t *left_out)
 {
+	struct trace_operation answer = *operation;	/* as the peer sends it */
 	const struct expansion expansion = { operation, outbound, each, owner };
+	const struct expansion back = { &answer, outbound, each, owner };
+	struct packet request = { .ack_request = true }, response = { .aeth = { .syndrome = 0x1f } };
 
+	answer.dest_qpn = qpn;
 	*left_out = 0;
 	if (operation->mtu < 256 || operation->mtu > PATH_MTU_MAX || operation->bytes > MESSAGE_BYTES_MAX ||
 	    (operation->service != SERVICE_RC && operation->service != SERVICE_UC))
@@ -141,13 +104,26 @@ bool trace_expand(const struct trace_operation *operation, bool outbound, uint32
 	case VERB_WRITE:
 		return expand_data(&expansion, left_out) &&
 		       (!operation->acknowledged ||
-			expand_acknowledge(&expansion, qpn, operation->psn + packets_of(operation) - 1, true));
+			expand_emit(&back, &response, OPCODE_RC_ACKNOWLEDGE,
+				    operation->psn + packets_of(operation) - 1, true));
 	case VERB_READ:
-		return expand_read(&expansion, qpn, left_out);
+		request.reth.address = operation->address;
+		request.reth.rkey = operation->rkey;
+		request.reth.length = operation->bytes;
+		return expand_emit(&expansion, &request, OPCODE_RC_READ_REQUEST, operation->psn, false) &&
+		       expand_data(&back, left_out);
 	case VERB_ATOMIC:
-		return expand_atomic(&expansion, qpn);
+		request.atomic.address = operation->address;
+		request.atomic.rkey = operation->rkey;
+		request.atomic.swap_add = operation->swaps ? operation->swap : operation->compare_add;
+		request.atomic.compare = operation->swaps ? operation->compare_add : 0;
+		response.atomic_original = operation->original;
+		return expand_emit(&expansion, &request,
+				   operation->swaps ? OPCODE_RC_COMPARE_SWAP : OPCODE_RC_FETCH_ADD,
+				   operation->psn, false) &&
+		       expand_emit(&back, &response, OPCODE_RC_ATOMIC_ACKNOWLEDGE, operation->psn, true);
 	case VERB_ACK:
-		return expand_acknowledge(&expansion, qpn, operation->psn, false);
+		return expand_emit(&expansion, &response, OPCODE_RC_ACKNOWLEDGE, operation->psn, false);
 	default:
 		return false;
 	}

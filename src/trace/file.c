@@ -212,15 +212,6 @@ static void end_early(struct news *news, const char *why) REQUIRES(the_file.lock
 	the_file.is_full = the_file.is_cut = false;
 }
 
-/* @done bytes of the buffer are in the file: it is to end with its last whole block. (Devices cannot.) */
-static void cut_to_blocks(size_t done) REQUIRES(the_file.lock)
-{
-	off_t end = lseek(the_file.fd, 0, SEEK_CUR);
-
-	if (end < 0 || ftruncate(the_file.fd, end - (off_t)(done - pcapng_whole_blocks(the_file.buffer, done))))
-		log_warn("the last block of the trace is cut: %m");
-}
-
 /* Behind what is gathered: what came after it, and found no room. */
 static void tell_lost(void) REQUIRES(the_file.lock)
 {
@@ -254,7 +245,12 @@ static void write_buffer(struct news *news) REQUIRES(the_file.lock)
 		if (put > 0) {
 			done += (size_t)put;
 		} else if (err != EINTR) {
-			cut_to_blocks(done);
+			/* The file is to end with its last whole block. (Devices cannot.) */
+			off_t end = lseek(the_file.fd, 0, SEEK_CUR);
+			size_t whole = pcapng_whole_blocks(the_file.buffer, done);
+
+			if (end < 0 || ftruncate(the_file.fd, end - (off_t)(done - whole)))
+				log_warn("the last block of the trace is cut: %m");
 			end_early(news, strerror(err));
 		}
 	}
@@ -482,21 +478,6 @@ int trace_file_check(void)
 
 /* ---- opening ---- */
 
-/*
- * In /tmp another user may have created the file first: only our own files and devices (/dev/null) are
- * written. Not pipes: the program would wait for whoever reads them, and be killed when he ends.
- */
-static int check_ours(int fd)
-{
-	struct stat status;
-
-	if (fstat(fd, &status))
-		return errno;
-	if (S_ISCHR(status.st_mode))
-		return 0;
-	return !S_ISREG(status.st_mode) ? ENXIO : status.st_uid != geteuid() ? EPERM : 0;
-}
-
 /* When this process began, on the clock of files. 0: not known. */
 static uint64_t process_began_ns(void)
 {
@@ -516,27 +497,24 @@ static uint64_t process_began_ns(void)
 	       ticks * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
 }
 
-/* Its interface is PROGRAM(PID), whatever the program was called then. */
-static bool names_this_process(int fd)
-{
-	uint8_t head[PCAPNG_INTERFACE_MAX + 64];
-	char name[16];
-	ssize_t bytes = pread(fd, head, sizeof(head), 0);
-	int length = snprintf(name, sizeof(name), "(%d)", (int)getpid());
-
-	return bytes > 0 && memmem(head, (size_t)bytes, name, (size_t)length);
-}
-
 /* What this process wrote before it called exec() is kept: the file goes on with another section. */
 static bool is_of_this_process(int fd)
 {
+	uint8_t head[PCAPNG_INTERFACE_MAX + 64];
 	uint64_t began_ns = process_began_ns();
 	struct stat status;
+	char name[16];
+	ssize_t bytes;
+	int length;
 
-	return began_ns && !fstat(fd, &status) && S_ISREG(status.st_mode) &&
-	       (uint64_t)status.st_mtim.tv_sec * 1000000000u + (uint64_t)status.st_mtim.tv_nsec + FILE_CLOCK_NS >
-		       began_ns &&
-	       names_this_process(fd);
+	if (!began_ns || fstat(fd, &status) || !S_ISREG(status.st_mode) ||
+	    (uint64_t)status.st_mtim.tv_sec * 1000000000u + (uint64_t)status.st_mtim.tv_nsec + FILE_CLOCK_NS <=
+		    began_ns)
+		return false;
+	/* Its interface is PROGRAM(PID), whatever the program was called then. */
+	bytes = pread(fd, head, sizeof(head), 0);
+	length = snprintf(name, sizeof(name), "(%d)", (int)getpid());
+	return bytes > 0 && memmem(head, (size_t)bytes, name, (size_t)length);
 }
 
 /* What a program left behind its last block when it called exec(). 0, -1: errno. */
@@ -551,32 +529,26 @@ static int cut_filler(int fd)
 	return ftruncate(fd, size - length);
 }
 
-/* Devices have no size; locking them is harmless. */
+/*
+ * In /tmp another user may have created the file first: only our own files and devices (/dev/null) are
+ * written. Not pipes: the program would wait for whoever reads them, and be killed when he ends.
+ * Devices have no size; locking them is harmless.
+ */
 static int lock_and_empty(int fd)
 {
-	int err = check_ours(fd);
+	struct stat status;
 
-	if (err)
-		return err;
+	if (fstat(fd, &status))
+		return errno;
+	if (!S_ISCHR(status.st_mode) && !S_ISREG(status.st_mode))
+		return ENXIO;
+	if (S_ISREG(status.st_mode) && status.st_uid != geteuid())
+		return EPERM;
 	if (flock(fd, LOCK_EX | LOCK_NB))
 		return errno;
 	if (is_of_this_process(fd))
 		return cut_filler(fd) || lseek(fd, 0, SEEK_END) < 0 ? errno : 0;
 	return ftruncate(fd, 0) && errno != EINVAL ? errno : 0;
-}
-
-/* A program that was started with stdout closed would write into the trace. */
-static int above_standard(int fd)
-{
-	int above = fd > STDERR_FILENO || fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-
-	if (above != fd) {
-		int saved = errno;
-
-		close(fd);
-		errno = saved;
-	}
-	return above;
 }
 
 /*
@@ -586,8 +558,17 @@ static int above_standard(int fd)
  */
 static int open_locked(const char *name)
 {
-	int err, fd = above_standard(open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+	int err, fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 
+	/* A program that was started with stdout closed would write into the trace. */
+	if (fd >= 0 && fd <= STDERR_FILENO) {
+		int above = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+
+		err = errno;
+		close(fd);
+		errno = err;
+		fd = above;
+	}
 	if (fd < 0)
 		return -1;
 	err = lock_and_empty(fd);
@@ -596,12 +577,6 @@ static int open_locked(const char *name)
 	close(fd);
 	errno = err;
 	return -1;
-}
-
-static const char *why_not(int err)
-{
-	return err == EPERM ? "it belongs to another user" : err == ELOOP ? "it is a symbolic link" :
-	       err == ENXIO ? "it is no file; verbatim trace writes to pipes" : strerror(err);
 }
 
 static int open_named(char name[PATH_MAX])
@@ -615,17 +590,11 @@ static int open_named(char name[PATH_MAX])
 	if (fd >= 0)
 		return fd;
 	err = errno;
-	complain(VARIABLE ": cannot write '%s': %s", name, why_not(err));
+	complain(VARIABLE ": cannot write '%s': %s", name,
+		 err == EPERM ? "it belongs to another user" : err == ELOOP ? "it is a symbolic link" :
+		 err == ENXIO ? "it is no file; verbatim trace writes to pipes" : strerror(err));
 	errno = err;
 	return -1;
-}
-
-/* The kernel kills who writes beyond RLIMIT_FSIZE. */
-static uint64_t file_size_limit(uint64_t limit)
-{
-	struct rlimit kernels;
-
-	return getrlimit(RLIMIT_FSIZE, &kernels) || kernels.rlim_cur >= limit ? limit : kernels.rlim_cur;
 }
 
 /* Sections and interfaces, in front of all blocks. Returns the bytes. */
@@ -645,7 +614,7 @@ static int open_for(const char *text, struct news *news) REQUIRES(the_file.lock)
 {
 	uint8_t head[TRACE_BLOCK_MAX];
 	struct setting setting;
-	uint64_t limit;
+	struct rlimit kernels;
 	size_t bytes;
 	off_t written;
 	int fd, err = file_parse_name(text, &setting);
@@ -660,11 +629,13 @@ static int open_for(const char *text, struct news *news) REQUIRES(the_file.lock)
 		window_close(true);
 		close(the_file.fd);
 	}
-	limit = file_size_limit(setting.limit);
+	/* The kernel kills who writes beyond RLIMIT_FSIZE. */
+	if (!getrlimit(RLIMIT_FSIZE, &kernels) && kernels.rlim_cur < setting.limit)
+		setting.limit = kernels.rlim_cur;
 	written = lseek(fd, 0, SEEK_CUR);
 	the_file.fd = fd;
 	the_file.base = written > 0 ? (uint64_t)written : 0;
-	the_file.left = limit > the_file.base ? limit - the_file.base : 0;
+	the_file.left = setting.limit > the_file.base ? setting.limit - the_file.base : 0;
 	bytes = write_head(setting.as_packets, head);
 	the_file.is_full = bytes > the_file.left;
 	if (!the_file.is_full && window_move(WINDOW_BYTES) && window_move(WINDOW_LEAST)) {

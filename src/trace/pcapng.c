@@ -179,14 +179,6 @@ static uint8_t *put_mac(uint8_t *at, const uint8_t gid[16])
 	return at + 6;
 }
 
-static uint8_t *put_ethernet(uint8_t *at, const struct datagram *datagram)
-{
-	at = put_mac(at, datagram->destination);
-	at = put_mac(at, datagram->source);
-	put_be16(at, ETHERTYPE_ROCE);
-	return at + 2;
-}
-
 /* ---- InfiniBand ---- */
 
 size_t pcapng_write_lrh(const struct pcapng_packet *packet, size_t bytes, uint8_t *out)
@@ -232,8 +224,12 @@ static uint8_t *put_headers(uint8_t *at, const struct pcapng_packet *packet)
 	}
 	bytes = pcapng_write_lrh(packet, packet->bytes, headers);
 	if (packet->form == PCAPNG_ROCE_V1) {
-		if (!packet->twin)
-			at = put_ethernet(at, packet->datagram);
+		if (!packet->twin) {
+			at = put_mac(at, packet->datagram->destination);
+			at = put_mac(at, packet->datagram->source);
+			put_be16(at, ETHERTYPE_ROCE);
+			at += 2;
+		}
 		memcpy(at, headers + IB_LRH_BYTES, IB_GRH_BYTES);
 		return at + IB_GRH_BYTES;
 	}

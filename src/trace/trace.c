@@ -142,28 +142,19 @@ static const struct fork_handlers trace_fork = {
 
 /* ---- attaching ---- */
 
-/* A share that shrinks would be SIGBUS. */
-static int share_check(int memfd, size_t *bytes)
+static int share_map(int memfd, struct trace_share **mapped, size_t *bytes)
 {
-	int seals = fcntl(memfd, F_GET_SEALS);
+	int seals = fcntl(memfd, F_GET_SEALS), err = 0;
+	struct trace_share *share;
 	struct stat status;
+	uint32_t ring_bytes;
 
+	/* A share that shrinks would be SIGBUS. */
 	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(memfd, &status) ||
 	    status.st_size <= (off_t)TRACE_SHARE_BYTES ||
 	    status.st_size > (off_t)(TRACE_SHARE_BYTES + TRACE_RING_MAX))
 		return EINVAL;
 	*bytes = (size_t)status.st_size;
-	return 0;
-}
-
-static int share_map(int memfd, struct trace_share **mapped, size_t *bytes)
-{
-	struct trace_share *share;
-	uint32_t ring_bytes;
-	int err = share_check(memfd, bytes);
-
-	if (err)
-		return err;
 	share = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
 	if (share == MAP_FAILED)
 		return errno;
@@ -426,25 +417,23 @@ bool trace_may_end(void)
 
 /* ---- waiting for the tracer ---- */
 
-/* The tracer has read nothing for long: waiting would only slow the program down. */
-static bool is_stuck_locked(uint64_t now_ns) REQUIRES(trace.lock)
-{
-	uint64_t tail = atomic_load_explicit(&trace.share->tail, memory_order_relaxed);
-
-	if (tail != trace.stuck_tail || !trace.stuck_since_ns) {
-		trace.stuck_tail = tail;
-		trace.stuck_since_ns = now_ns;
-	}
-	return now_ns - trace.stuck_since_ns > STUCK_NS;
-}
-
+/* Not for a tracer that has read nothing for long: waiting would only slow the program down. */
 static bool should_nap(void)
 {
 	bool nap;
 
 	lock_acquire(&trace.lock);
-	nap = trace.share && ring_used_locked() > trace.ring_bytes / 4 * 3 &&
-	      !is_stuck_locked(clock_now_ns());
+	nap = trace.share && ring_used_locked() > trace.ring_bytes / 4 * 3;
+	if (nap) {
+		uint64_t tail = atomic_load_explicit(&trace.share->tail, memory_order_relaxed);
+		uint64_t now_ns = clock_now_ns();
+
+		if (tail != trace.stuck_tail || !trace.stuck_since_ns) {
+			trace.stuck_tail = tail;
+			trace.stuck_since_ns = now_ns;
+		}
+		nap = now_ns - trace.stuck_since_ns <= STUCK_NS;
+	}
 	lock_release(&trace.lock);
 	return nap;
 }

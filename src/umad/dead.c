@@ -99,23 +99,18 @@ static int file_attach(struct umad_file *file) REQUIRES(file->lock)
 	return -1;
 }
 
-/*
- * Requests of before have no answer any more: they are told of first. A manager that sweeps each second
- * has one under way whenever a second is over, so what is due is done when the last of them is told of. What was
- * told and not read yet would be lost with the pair.
- */
-static bool file_is_busy(const struct umad_file *file, int fd) REQUIRES(file->lock)
-{
-	return file->count || recv(fd, NULL, 0, MSG_PEEK | MSG_DONTWAIT) >= 0;
-}
-
 uint64_t umad_file_revive(struct umad_file *file, int fd, uint64_t now_ns)
 {
 	uint64_t next_ns = waiting_expire(file, now_ns);
 	int attached;
 
 	if (now_ns >= file->retry_ns) {
-		if (file_is_busy(file, fd))
+		/*
+		 * Requests of before have no answer any more: they are told of first. A manager that sweeps each
+		 * second has one under way whenever a second is over, so what is due is done when the last of them
+		 * is told of. What was told and not read yet would be lost with the pair.
+		 */
+		if (file->count || recv(fd, NULL, 0, MSG_PEEK | MSG_DONTWAIT) >= 0)
 			return next_ns;
 		file->retry_ns = now_ns + RETRY_NS;
 		attached = file_attach(file);

@@ -368,21 +368,6 @@ int umad_get_issm_path(const char *ca_name, int portnum, char path[], int max)
 
 /* ---- lists ---- */
 
-/*
- * One allocation for each, the name behind it: that is all that umad_free_ca_device_list() has to
- * know.
- */
-static struct umad_device_node *node_new(const char *name)
-{
-	struct umad_device_node *node = malloc(sizeof(*node) + UMAD_CA_NAME_LEN);
-
-	if (!node)
-		return NULL;
-	node->next = NULL;
-	node->ca_name = memcpy(node + 1, name, UMAD_CA_NAME_LEN);
-	return node;
-}
-
 static void list_free(struct umad_device_node *head)
 {
 	while (head) {
@@ -398,7 +383,10 @@ void umad_free_ca_device_list(struct umad_device_node *head)
 	list_free(head);
 }
 
-/* NULL and errno 0: there are none. */
+/*
+ * One allocation for each, the name behind it: that is all that umad_free_ca_device_list() has to
+ * know. NULL and errno 0: there are none.
+ */
 struct umad_device_node *umad_get_ca_device_list(void)
 {
 	CALL();
@@ -414,13 +402,17 @@ struct umad_device_node *umad_get_ca_device_list(void)
 	found = device_names(ports, count, names, UMAD_DEVICES_MAX);
 	free(ports);
 	for (unsigned i = 0; i < found; i++) {
-		*end = node_new(names[i]);
-		if (!*end) {
+		struct umad_device_node *node = malloc(sizeof(*node) + UMAD_CA_NAME_LEN);
+
+		if (!node) {
 			list_free(head);
 			errno = ENOMEM;
 			return NULL;
 		}
-		end = &(*end)->next;
+		node->next = NULL;
+		node->ca_name = memcpy(node + 1, names[i], UMAD_CA_NAME_LEN);
+		*end = node;
+		end = &node->next;
 	}
 	return head;
 }

@@ -48,16 +48,6 @@ static void waiting_remove(struct umad_file *file, struct umad_waiting *waiting)
 	*waiting = file->waiting[--file->count];
 }
 
-static void waiting_forget(struct umad_file *file, uint64_t now_ns) REQUIRES(file->lock)
-{
-	for (size_t i = 0; i < file->count; )
-		if (file->waiting[i].until_ns < now_ns &&
-		    now_ns - file->waiting[i].until_ns > LATE_NS)
-			waiting_remove(file, &file->waiting[i]);
-		else
-			i++;
-}
-
 /* 0; EINVAL: it waits already; ENOMEM. */
 static int waiting_add(struct umad_file *file, const ib_user_mad_t *header, const uint8_t *mad)
 	REQUIRES(file->lock)
@@ -71,8 +61,11 @@ static int waiting_add(struct umad_file *file, const ib_user_mad_t *header, cons
 	if (waiting)
 		waiting_remove(file, waiting);
 	if (file->count == file->room) {
-		if (!file->dead)
-			waiting_forget(file, now_ns);
+		for (size_t i = 0; !file->dead && i < file->count; )
+			if (file->waiting[i].until_ns < now_ns && now_ns - file->waiting[i].until_ns > LATE_NS)
+				waiting_remove(file, &file->waiting[i]);
+			else
+				i++;
 		if (file->count == WAITING_MAX)
 			return ENOBUFS;
 	}
@@ -132,13 +125,6 @@ static int file_look(int fd, bool hung_up, uint64_t *next_ns)
 	return err;
 }
 
-/* At its end a socket is readable, too, with nothing in it. */
-static bool poll_found_end(const struct pollfd *pollfd)
-{
-	return (pollfd->revents & (POLLHUP | POLLERR)) &&
-	       recv(pollfd->fd, NULL, 0, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT) <= 0;
-}
-
 /*
  * Until @fd is readable: 0, ETIMEDOUT, EINTR, EBADF, EMFILE. That a fabric ended is not readable.
  */
@@ -166,7 +152,9 @@ static int transfer_wait(int fd, uint64_t until_ns)
 			return errno;
 		if (ready && (pollfd.revents & POLLNVAL))
 			return EBADF;
-		hung_up = ready && poll_found_end(&pollfd);
+		/* At its end a socket is readable, too, with nothing in it. */
+		hung_up = ready && (pollfd.revents & (POLLHUP | POLLERR)) &&
+			  recv(fd, NULL, 0, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT) <= 0;
 		if (ready && !hung_up)
 			return 0;
 		if (until_ns != UMAD_NEVER_NS && clock_now_ns() >= until_ns) {

@@ -68,18 +68,11 @@ static void cm_host_send(void *opaque, const struct mad_address *to, const struc
 				 .deth = { .qkey = QKEY_GSI, .source_qpn = QPN_GSI }, .payload_bytes = MAD_BYTES };
 	uint8_t data[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES];
 	size_t bytes = packet_write_headers(&packet, data);
-	struct sim *sim = cm->host->sim;
+	struct sim_host *peer = net_find_host(cm->host->sim, to->remote);
 
 	cm_message_write(message, data + bytes);
-	for (unsigned i = 0; i < sim->host_count; i++)
-		if (!memcmp(sim->host[i]->address, to->remote, 16))
-			net_send_management(cm->host, sim->host[i], data, bytes + MAD_BYTES);
-}
-
-static enum cm_news cm_host_news(enum cm_event_kind kind)
-{
-	return kind == CM_EVENT_REQ ? NEWS_REQUEST : kind == CM_EVENT_REP ? NEWS_RESPONSE :
-	       kind == CM_EVENT_RTU ? NEWS_ESTABLISHED : NEWS_OVER;
+	if (peer)
+		net_send_management(cm->host, peer, data, bytes + MAD_BYTES);
 }
 
 static void cm_host_event(void *opaque, const struct cm_event *event)
@@ -97,7 +90,8 @@ static void cm_host_event(void *opaque, const struct cm_event *event)
 		id->peer_psn = event->message->rep.starting_psn;
 	}
 	if (event->kind != CM_EVENT_TIMEWAIT_EXIT)
-		id->news[cm_host_news(event->kind)]++;
+		id->news[event->kind == CM_EVENT_REQ ? NEWS_REQUEST : event->kind == CM_EVENT_REP ? NEWS_RESPONSE :
+			 event->kind == CM_EVENT_RTU ? NEWS_ESTABLISHED : NEWS_OVER]++;
 }
 
 static uint32_t cm_host_random(void *opaque)
@@ -334,16 +328,6 @@ int sim_rdma_create_ep(struct rdma_cm_id **made, struct rdma_addrinfo *info, str
 	return 0;
 }
 
-static void cm_forget_id(struct sim_id *id)
-{
-	struct sim_cm *cm = id->cm;
-
-	for (unsigned i = 0; i < cm->ids; i++)
-		if (cm->id[i] == id)
-			cm->id[i] = cm->id[--cm->ids];
-	free(id);
-}
-
 void sim_rdma_destroy_ep(struct rdma_cm_id *public)
 {
 	struct sim_id *id = (struct sim_id *)public;
@@ -365,7 +349,10 @@ void sim_rdma_destroy_ep(struct rdma_cm_id *public)
 		cm_abandon(id->connection, cm->host->sim->now_ns);
 	cm_host_arm(cm);
 	cm_traced(id, "rdma_destroy_id", began_ns);
-	cm_forget_id(id);
+	for (unsigned i = 0; i < cm->ids; i++)
+		if (cm->id[i] == id)
+			cm->id[i] = cm->id[--cm->ids];
+	free(id);
 	if (!cm->ids) {
 		ibv_dealloc_pd(cm->pd);
 		cm->pd = NULL;
@@ -435,9 +422,11 @@ int sim_rdma_accept(struct rdma_cm_id *public, struct rdma_conn_param *param)
 	return 0;
 }
 
-static void cm_request(struct sim_id *id)
+int sim_rdma_connect(struct rdma_cm_id *public, struct rdma_conn_param *param)
 {
+	struct sim_id *id = (struct sim_id *)public;
 	struct sim_host *host = id->cm->host, *peer = host->sim->host[!host->index];
+	uint64_t began_ns = cm_begin(CM_CALL_NS), waited_ns = tracepoint_began_ns();
 	uint8_t data[IP_HEADER];
 	struct cm_connect request = {
 		.service_id = cm_service(id), .local_ca_guid = ibv_get_device_guid(NULL),
@@ -462,14 +451,6 @@ static void cm_request(struct sim_id *id)
 	if (cm_connect(id->cm->protocol, &request, id, host->sim->now_ns, &id->connection))
 		sim_fail(host->sim, "rdma_cm: no connection can be begun");
 	cm_host_arm(id->cm);
-}
-
-int sim_rdma_connect(struct rdma_cm_id *public, struct rdma_conn_param *param)
-{
-	struct sim_id *id = (struct sim_id *)public;
-	uint64_t began_ns = cm_begin(CM_CALL_NS), waited_ns = tracepoint_began_ns();
-
-	cm_request(id);
 	cm_take(id, NEWS_RESPONSE, waited_ns, RDMA_CM_EVENT_CONNECT_RESPONSE);
 	cm_to_rts(id);
 	cm_ready_to_use(id->connection, NULL, 0, id->cm->host->sim->now_ns);

@@ -33,14 +33,6 @@ static void sim_must(int err)
 		abort();
 }
 
-/* Zeroes that cost nothing until they are touched: an arena is 20 MB, nearly all of it unused. */
-static void *host_memory(size_t bytes)
-{
-	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	return sim_need(memory == MAP_FAILED ? NULL : memory);
-}
-
 static void host_no_release(struct event_queue *queue)
 {
 }
@@ -48,13 +40,16 @@ static void host_no_release(struct event_queue *queue)
 struct sim_host *host_create(struct sim *sim)
 {
 	struct sim_host *host = sim_need(calloc(1, sizeof(*host)));
+	/* Zeroes that cost nothing until they are touched: an arena is 20 MB, nearly all of it unused. */
+	void *memory = mmap(NULL, arena_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
+	sim_must(memory == MAP_FAILED);
 	host->sim = sim;
 	host->index = sim->host_count;
 	sim->host[sim->host_count++] = host;
 	memcpy(host->address, (uint8_t[]){ 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 0 }, 16);
 	host->address[15] = (uint8_t)(host->index + 1);
-	host->arena = arena_init(host_memory(arena_bytes()), 1);
+	host->arena = arena_init(memory, 1);
 	sim_must(mr_table_init(&host->mrs, host->arena, 0x5eed + host->index));
 	host->counters = arena_counters(host->arena);
 	run_queue_init(&host->run_queue);
@@ -125,39 +120,43 @@ void host_wake(struct sim_host *host)
 						     .at_ns = at_ns });
 }
 
-/* One quantum of one QP. */
-static void host_pump_one(struct sim_host *host, struct qp *qp)
+/* Behind each call of transport/ that may leave something to be done. */
+static void host_release(struct sim_host *host, struct qp *qp, struct effects *effects) RELEASES(qp->lock)
 {
-	struct tx_batch *batch = host->sim->batch;
-	struct effects effects;
-	bool more;
-
-	effects_init(&effects);
-	tx_batch_reset(batch);
-	lock_acquire(&qp->lock);
-	more = transport_transmit(qp, host->sim->now_ns, QUANTUM, batch, &effects);
 	host_arm(host, qp);
-	if (more)
-		run_queue_add(&host->run_queue, qp);
 	lock_release(&qp->lock);
-	if (batch->count > QUANTUM)
-		sim_fail(host->sim, "transmit wrote %u packets, more than the quantum", batch->count);
-	if (host->tx_free_ns < host->sim->now_ns)
-		host->tx_free_ns = host->sim->now_ns;
-	host->tx_free_ns += batch->count * host->tx_packet_ns + batch->used * host->tx_byte_ps / 1000;
-	net_send(host, batch);
-	host_apply(host, &effects);
+	host_apply(host, effects);
+	host_wake(host);
 }
 
 void host_pump(struct sim_host *host)
 {
+	struct tx_batch *batch = host->sim->batch;
+	uint64_t now_ns = host->sim->now_ns;
+	struct effects effects;
 	struct qp *qp;
 	unsigned rounds = 0;
+	bool more;
 
 	if (host->crashed)
 		return;
-	while (host->tx_free_ns <= host->sim->now_ns && (qp = run_queue_pop(&host->run_queue))) {
-		host_pump_one(host, qp);
+	/* One quantum of one QP. */
+	while (host->tx_free_ns <= now_ns && (qp = run_queue_pop(&host->run_queue))) {
+		effects_init(&effects);
+		tx_batch_reset(batch);
+		lock_acquire(&qp->lock);
+		more = transport_transmit(qp, now_ns, QUANTUM, batch, &effects);
+		host_arm(host, qp);
+		if (more)
+			run_queue_add(&host->run_queue, qp);
+		lock_release(&qp->lock);
+		if (batch->count > QUANTUM)
+			sim_fail(host->sim, "transmit wrote %u packets, more than the quantum", batch->count);
+		if (host->tx_free_ns < now_ns)
+			host->tx_free_ns = now_ns;
+		host->tx_free_ns += batch->count * host->tx_packet_ns + batch->used * host->tx_byte_ps / 1000;
+		net_send(host, batch);
+		host_apply(host, &effects);
 		if (++rounds > 100000) {
 			sim_fail(host->sim, "host %u: the run queue never empties", host->index);
 			return;
@@ -181,42 +180,12 @@ void host_expire(struct sim_host *host)
 		transport_timeout(qp, host->sim->now_ns, &effects);
 	else
 		sim_fail(host->sim, "the deadline of qp 0x%06x moved outside of a call", qp->number);
-	host_arm(host, qp);
-	lock_release(&qp->lock);
-	host_apply(host, &effects);
-	host_wake(host);
+	host_release(host, qp, &effects);
 }
 
 uint64_t host_deadline(const struct sim_host *host)
 {
 	return host->crashed ? TIME_NEVER : timer_heap_next(&host->timers);
-}
-
-static struct qp *host_find_qp(struct sim_host *host, uint32_t qpn)
-{
-	uint32_t index = (qpn & (QP_PER_SLOT - 1)) - QPN_INDEX_FIRST;
-
-	if (qpn >> QP_INDEX_BITS != host->index + 1 || index >= host->qp_count)
-		return NULL;
-	return host->qp[index];
-}
-
-static bool host_takes(struct sim_host *host, struct sim_host *from, const uint8_t *data,
-		       size_t bytes, bool damaged, struct packet *packet)
-{
-	struct icrc_header header = { .source_port = 0xc001, .destination_port = 4791,
-				      .dont_fragment = true };
-	bool good;
-
-	memcpy(header.source, from->address + 12, 4);
-	memcpy(header.destination, host->address + 12, 4);
-	good = packet_parse(data, bytes, packet) == PARSE_OK &&
-	       icrc_check(&header, data, bytes) == ICRC_GOOD;
-	if (good == damaged)
-		sim_fail(host->sim, damaged ? "a damaged packet passed the checks" :
-					      "an undamaged packet failed the checks");
-	host->statistics.damaged_dropped += !good;
-	return good;
 }
 
 enum drop host_receive(struct sim_host *host, struct sim_host *from, uint8_t *data, size_t bytes, bool damaged)
@@ -225,17 +194,27 @@ enum drop host_receive(struct sim_host *host, struct sim_host *from, uint8_t *da
 				.ecn_marked = host->marked };
 	struct effects effects;
 	struct packet packet;
+	struct icrc_header header = net_icrc_header(from, host);
 	enum drop why;
+	uint32_t index;
 	struct qp *qp;
+	bool good;
 
-	if (!host_takes(host, from, data, bytes, damaged, &packet))
+	good = packet_parse(data, bytes, &packet) == PARSE_OK && icrc_check(&header, data, bytes) == ICRC_GOOD;
+	if (good == damaged)
+		sim_fail(host->sim, damaged ? "a damaged packet passed the checks" :
+					      "an undamaged packet failed the checks");
+	host->statistics.damaged_dropped += !good;
+	if (!good)
 		return DROP_NONE;
 	if (packet.dest_qpn == QPN_GSI && host->management)
 		return host->management(host, from, &packet);
 	packet.echo_request &= !host->deaf;
 	if (host->deaf && packet.op->service == SERVICE_GAPS)
 		return drop_count(host->counters, DROP_OPCODE, 1);
-	qp = host_find_qp(host, packet.dest_qpn);
+	index = (packet.dest_qpn & (QP_PER_SLOT - 1)) - QPN_INDEX_FIRST;
+	qp = packet.dest_qpn >> QP_INDEX_BITS == host->index + 1 && index < host->qp_count ?
+		     host->qp[index] : NULL;
 	if (!qp) {
 		host->statistics.no_qp++;
 		return drop_count(host->counters, DROP_NO_QP, 1);
@@ -245,10 +224,7 @@ enum drop host_receive(struct sim_host *host, struct sim_host *from, uint8_t *da
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
 	why = transport_receive(qp, &packet, &info, host->sim->now_ns, &effects);
-	host_arm(host, qp);
-	lock_release(&qp->lock);
-	host_apply(host, &effects);
-	host_wake(host);
+	host_release(host, qp, &effects);
 	return why;
 }
 
@@ -263,10 +239,7 @@ enum message_fate host_receive_message(struct sim_host *host, struct qp *qp,
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
 	fate = transport_message_receive(qp, message, host->sim->now_ns, &effects);
-	host_arm(host, qp);
-	lock_release(&qp->lock);
-	host_apply(host, &effects);
-	host_wake(host);
+	host_release(host, qp, &effects);
 	return fate;
 }
 
@@ -288,10 +261,7 @@ enum message_fate host_fetch(struct sim_host *host, struct qp *qp,
 			copied = copy(context, fetch.piece[i].iov_base, fetch.piece[i].iov_len);
 		fate = transport_fetched(qp, message, &fetch, copied, host->sim->now_ns, &effects);
 	}
-	host_arm(host, qp);
-	lock_release(&qp->lock);
-	host_apply(host, &effects);
-	host_wake(host);
+	host_release(host, qp, &effects);
 	return fate;
 }
 
@@ -327,10 +297,7 @@ void host_answer_message(struct sim_host *host, struct qp *qp, uint64_t token, b
 	effects_init(&effects);
 	lock_acquire(&qp->lock);
 	transport_message_answered(qp, token, refused, host->sim->now_ns, &effects);
-	host_arm(host, qp);
-	lock_release(&qp->lock);
-	host_apply(host, &effects);
-	host_wake(host);
+	host_release(host, qp, &effects);
 }
 
 /* ---- objects ---- */
@@ -470,26 +437,18 @@ void host_qp_destroy(struct sim_host *host, struct qp *qp)
 
 /* ---- modify ---- */
 
-static void host_resolve(struct qp *qp, struct sim_host *host, const struct ibv_qp_attr *attr, int mask)
+static void host_set_route(const struct sim_host *host, struct route *route, const uint8_t destination[16])
 {
-	struct path_key key = { .slot = qpn_slot(attr->dest_qp_num) };
-
-	if (mask & IBV_QP_PATH_MTU)
-		qp->mtu = 128u << attr->path_mtu;
-	if (!(mask & IBV_QP_AV))
-		return;
-	qp->route.link = ROUTE_ROCE_V2;
-	memcpy(qp->route.source, host->address, 16);
-	memcpy(qp->route.destination, attr->ah_attr.grh.dgid.raw, 16);
-	qp->route.hop_limit = 64;
-	route_set_udp(&qp->route, 0, 0xc001);
-	memcpy(key.destination, qp->route.destination, 16);
-	if (!qp->path)
-		qp->path = sim_need(path_get(&host->paths, &key));
+	route->link = ROUTE_ROCE_V2;
+	memcpy(route->source, host->address, 16);
+	memcpy(route->destination, destination, 16);
+	route->hop_limit = 64;
+	route_set_udp(route, 0, 0xc001);
 }
 
 int host_modify(struct sim_host *host, struct qp *qp, struct ibv_qp_attr *attr, int mask)
 {
+	struct path_key key = { .slot = qpn_slot(attr->dest_qp_num) };
 	struct path *path = NULL;
 	struct transport_room room;
 	enum ibv_qp_state from;
@@ -506,7 +465,14 @@ int host_modify(struct sim_host *host, struct qp *qp, struct ibv_qp_attr *attr, 
 		transport_install(qp, &room);
 		qp_modify_apply(qp, attr, mask);
 		qp->pkey = PKEY_DEFAULT;
-		host_resolve(qp, host, attr, mask);
+		if (mask & IBV_QP_PATH_MTU)
+			qp->mtu = 128u << attr->path_mtu;
+		if (mask & IBV_QP_AV) {
+			host_set_route(host, &qp->route, attr->ah_attr.grh.dgid.raw);
+			memcpy(key.destination, qp->route.destination, 16);
+			if (!qp->path)
+				qp->path = sim_need(path_get(&host->paths, &key));
+		}
 		transport_modified(qp, from, mask, host->sim->now_ns, &effects);
 		if (qp->state == IBV_QPS_RESET) {
 			path = qp->path;
@@ -540,52 +506,39 @@ struct connect_options connect_defaults(void)
 #define ACCESS_ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
 		    IBV_ACCESS_REMOTE_ATOMIC | ACCESS_FLUSH_GLOBAL)
 
-static void host_to_init(struct sim_host *host, struct qp *qp, const struct connect_options *options)
+void host_connect(struct sim_host *host, struct qp *qp, struct sim_host *peer, uint32_t peer_qpn,
+		  const struct connect_options *options, unsigned side)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1,
+	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1,
 				    .qp_access_flags = ACCESS_ALL, .qkey = options->qkey };
-	int own = qp->type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
+	struct ibv_qp_attr rtr = { .qp_state = IBV_QPS_RTR, .path_mtu = options->mtu,
+				   .dest_qp_num = peer_qpn, .rq_psn = options->psn[!side],
+				   .max_dest_rd_atomic = options->rd_atomic,
+				   .min_rnr_timer = options->min_rnr_timer };
+	struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS, .sq_psn = options->psn[side],
+				   .timeout = options->timeout, .retry_cnt = options->retry_cnt,
+				   .rnr_retry = options->rnr_retry,
+				   .max_rd_atomic = options->rd_atomic };
+	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 
-	sim_must(host_modify(host, qp, &attr,
-				 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | own));
-}
-
-static void host_to_rtr(struct sim_host *host, struct qp *qp, struct sim_host *peer, uint32_t peer_qpn,
-		   const struct connect_options *options, unsigned side)
-{
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR, .path_mtu = options->mtu,
-				    .dest_qp_num = peer_qpn, .rq_psn = options->psn[!side],
-				    .max_dest_rd_atomic = options->rd_atomic,
-				    .min_rnr_timer = options->min_rnr_timer };
-	int mask = IBV_QP_STATE;
-
-	attr.ah_attr.is_global = 1;
-	attr.ah_attr.port_num = 1;
+	mask |= qp->type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
+	sim_must(host_modify(host, qp, &init, mask));
+	rtr.ah_attr.is_global = 1;
+	rtr.ah_attr.port_num = 1;
 	if (peer)
-		memcpy(attr.ah_attr.grh.dgid.raw, peer->address, 16);
+		memcpy(rtr.ah_attr.grh.dgid.raw, peer->address, 16);
+	mask = IBV_QP_STATE;
 	if (qp->type != IBV_QPT_UD)
 		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	if (qp_is(qp, QP_RELIABLE))
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	sim_must(host_modify(host, qp, &attr, mask));
-}
-
-void host_connect(struct sim_host *host, struct qp *qp, struct sim_host *peer, uint32_t peer_qpn,
-		  const struct connect_options *options, unsigned side)
-{
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .sq_psn = options->psn[side],
-				    .timeout = options->timeout, .retry_cnt = options->retry_cnt,
-				    .rnr_retry = options->rnr_retry,
-				    .max_rd_atomic = options->rd_atomic };
-	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-
-	host_to_init(host, qp, options);
-	host_to_rtr(host, qp, peer, peer_qpn, options, side);
+	sim_must(host_modify(host, qp, &rtr, mask));
 	if (qp->type == IBV_QPT_UD)
 		qp->mtu = 128u << options->mtu;
+	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 	if (qp_is(qp, QP_RELIABLE))
 		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-	sim_must(host_modify(host, qp, &attr, mask));
+	sim_must(host_modify(host, qp, &rts, mask));
 }
 
 /* ---- posting ---- */
@@ -637,10 +590,7 @@ int host_post_recv_list(struct sim_host *host, struct qp *qp, struct ibv_recv_wr
 	err = qp_post_recv(qp, wr, bad);
 	lock_acquire(&qp->lock);
 	transport_posted_recv(qp, host->sim->now_ns, &effects);
-	host_arm(host, qp);
-	lock_release(&qp->lock);
-	host_apply(host, &effects);
-	host_wake(host);
+	host_release(host, qp, &effects);
 	return err;
 }
 
@@ -657,11 +607,7 @@ struct ah *host_ah(struct sim_host *host, struct sim_host *to)
 
 	atomic_init(&ah->references, 1);
 	ah->ibv.pd = &host->pd.ibv;
-	ah->route.link = ROUTE_ROCE_V2;
-	memcpy(ah->route.source, host->address, 16);
-	memcpy(ah->route.destination, to->address, 16);
-	ah->route.hop_limit = 64;
-	route_set_udp(&ah->route, 0, 0xc001);
+	host_set_route(host, &ah->route, to->address);
 	return ah;
 }
 
@@ -682,23 +628,21 @@ void host_mr_free(struct sim_host *host, struct mr *mr)
 
 /* ---- nothing leaks ---- */
 
-static void host_check_path(struct sim_host *host, const struct path *path)
-{
-	if (path->in_flight_bytes)
-		sim_fail(host->sim, "host %u: %u bytes of a path in flight, though all is answered",
-			 host->index, path->in_flight_bytes);
-	if (!list_empty(&path->waiting) || !list_empty(&path->flow.waiting))
-		sim_fail(host->sim, "host %u: a QP waits for a path that is idle", host->index);
-}
-
 void host_check_idle(struct sim_host *host)
 {
 	struct list *node;
 	size_t i;
 
 	for (i = 0; i < sizeof(host->paths.bucket) / sizeof(host->paths.bucket[0]); i++)
-		list_for_each(node, &host->paths.bucket[i])
-			host_check_path(host, list_entry(node, struct path, node));
+		list_for_each(node, &host->paths.bucket[i]) {
+			const struct path *path = list_entry(node, struct path, node);
+
+			if (path->in_flight_bytes)
+				sim_fail(host->sim, "host %u: %u bytes of a path in flight, though all is "
+					 "answered", host->index, path->in_flight_bytes);
+			if (!list_empty(&path->waiting) || !list_empty(&path->flow.waiting))
+				sim_fail(host->sim, "host %u: a QP waits for a path that is idle", host->index);
+		}
 	if (atomic_load(&host->run_queue.count))
 		sim_fail(host->sim, "host %u: the run queue is not empty", host->index);
 	if (host->timers.count)

@@ -19,7 +19,7 @@
 #define BURST_BYTES_MAX	65507u
 #define BURST_MAX	64u
 
-static struct sim_host *flight_host(struct sim *sim, const uint8_t address[16])
+struct sim_host *net_find_host(struct sim *sim, const uint8_t address[16])
 {
 	unsigned i;
 
@@ -27,26 +27,6 @@ static struct sim_host *flight_host(struct sim *sim, const uint8_t address[16])
 		if (!memcmp(sim->host[i]->address, address, 16))
 			return sim->host[i];
 	return NULL;
-}
-
-static struct icrc_header flight_header(const struct sim_host *from, const struct sim_host *to)
-{
-	struct icrc_header header = { .source_port = SOURCE_PORT, .destination_port = 4791,
-				      .dont_fragment = true };
-
-	memcpy(header.source, from->address + 12, 4);
-	memcpy(header.destination, to->address + 12, 4);
-	return header;
-}
-
-static void flight_say(const struct flight *flight, const char *fate)
-{
-	char line[DUMP_LINE_MAX];
-
-	packet_dump(&flight->packet, line, sizeof(line));
-	printf("%10.3f us  %u->%u #%llu %s%s%s\n",
-	       (double)(flight->sim->now_ns - SECOND) / 1e3, flight->from->index,
-	       flight->to->index, (unsigned long long)flight->number, line, *fate ? "  " : "", fate);
 }
 
 static void flight_launch(struct flight *flight, uint64_t delay_ns)
@@ -68,6 +48,16 @@ static void flight_launch(struct flight *flight, uint64_t delay_ns)
 	}
 	event.damaged = memcmp(event.data, flight->data, bytes) || bytes != flight->bytes;
 	sim_event_add(flight->sim, event);
+}
+
+struct icrc_header net_icrc_header(const struct sim_host *from, const struct sim_host *to)
+{
+	struct icrc_header header = { .source_port = SOURCE_PORT, .destination_port = ROCE_UDP_PORT,
+				      .dont_fragment = true };
+
+	memcpy(header.source, from->address + 12, 4);
+	memcpy(header.destination, to->address + 12, 4);
+	return header;
 }
 
 /* What becomes of it. */
@@ -127,7 +117,8 @@ static void flight_send(struct sim_host *from, struct sim_host *to, uint8_t *dat
 {
 	struct flight flight = { .sim = from->sim, .from = from, .to = to, .data = data,
 				 .bytes = bytes + ICRC_BYTES, .copies = 1, .drop = burst_lost };
-	struct icrc_header header = flight_header(from, to);
+	struct icrc_header header = net_icrc_header(from, to);
+	char line[DUMP_LINE_MAX];
 
 	icrc_seal(&header, data, bytes);
 	flight.number = from->sim->sent++;
@@ -140,9 +131,13 @@ static void flight_send(struct sim_host *from, struct sim_host *to, uint8_t *dat
 	flight_decide(&flight);
 	if (trace_wants(TRACE_PACKETS))
 		flight_trace(&flight, qpn, note);
-	if (from->sim->verbose)
-		flight_say(&flight, flight.drop ? "LOST" : flight.copies > 1 ? "TWICE" :
-			     flight.corrupt_bits || flight.truncate_bytes ? "DAMAGED" : "");
+	if (from->sim->verbose) {
+		packet_dump(&flight.packet, line, sizeof(line));
+		printf("%10.3f us  %u->%u #%llu %s%s\n", (double)(from->sim->now_ns - SECOND) / 1e3, from->index,
+		       to->index, (unsigned long long)flight.number, line,
+		       flight.drop ? "  LOST" : flight.copies > 1 ? "  TWICE" :
+		       flight.corrupt_bits || flight.truncate_bytes ? "  DAMAGED" : "");
+	}
 	flight.delay_ns += from->late_ns;
 	if (from->serial)
 		from->late_ns += from->tx_packet_ns + bytes * from->tx_byte_ps / 1000;
@@ -153,21 +148,19 @@ static void flight_send(struct sim_host *from, struct sim_host *to, uint8_t *dat
 		flight_launch(&flight, flight.delay_ns + (flight.copies ? sim_below(from->sim, 5000) : 0));
 }
 
-static bool flight_joins(const struct tx_packet *first, const struct tx_packet *next)
-{
-	return next->bytes == first->bytes && next->source_qpn == first->source_qpn &&
-	       next->dest_qpn == first->dest_qpn &&
-	       route_is_same(&next->route, &first->route);
-}
-
 static unsigned flight_burst(const struct tx_batch *batch, unsigned first)
 {
 	const struct tx_packet *start = &batch->packet[first];
-	unsigned n = 1;
+	unsigned n;
 
-	while (first + n < batch->count && n < BURST_MAX && flight_joins(start, start + n) &&
-	       (n + 1) * (start->bytes + ICRC_BYTES) <= BURST_BYTES_MAX)
-		n++;
+	for (n = 1; first + n < batch->count && n < BURST_MAX; n++) {
+		const struct tx_packet *next = start + n;
+
+		if (next->bytes != start->bytes || next->source_qpn != start->source_qpn ||
+		    next->dest_qpn != start->dest_qpn || !route_is_same(&next->route, &start->route) ||
+		    (n + 1) * (start->bytes + ICRC_BYTES) > BURST_BYTES_MAX)
+			break;
+	}
 	return n;
 }
 
@@ -179,7 +172,7 @@ void net_send(struct sim_host *from, struct tx_batch *batch)
 	from->statistics.batches += batch->count > 0;
 	for (first = 0; first < batch->count; first += n) {
 		const struct tx_packet *packet = &batch->packet[first];
-		struct sim_host *to = flight_host(from->sim, packet->route.destination);
+		struct sim_host *to = net_find_host(from->sim, packet->route.destination);
 		bool lost = sim_chance(from->sim, from->rates.burst_loss);
 
 		n = flight_burst(batch, first);
@@ -223,11 +216,21 @@ void net_arrive(struct sim *sim, struct sim_event *event)
 	sim_event_add(sim, serve);
 }
 
-static void net_serve_traced(struct sim_host *host, struct sim_event *event)
+void net_serve(struct sim *sim, struct sim_event *event)
 {
-	struct trace_record record = flight_record(event->from, host);
+	struct sim_host *host = event->host;
+	struct trace_record record;
 	enum drop why;
 
+	host->socket_used -= event->bytes + host->socket_charge;
+	host->marked = event->marked;
+	if (host->crashed)
+		return;
+	if (!trace_wants(TRACE_PACKETS | TRACE_DROPS)) {
+		host_receive(host, event->from, event->data, event->bytes, event->damaged);
+		return;
+	}
+	record = flight_record(event->from, host);
 	record.qpn = packet_peek_qpn(event->data, event->bytes);
 	record.time_ns = tracepoint_now_ns();
 	why = host_receive(host, event->from, event->data, event->bytes, event->damaged);
@@ -235,18 +238,4 @@ static void net_serve_traced(struct sim_host *host, struct sim_event *event)
 	trace_packet(&record, event->data, event->bytes, NULL);
 	if (why && event->bytes >= BTH_BYTES && trace_wants(TRACE_DROPS))
 		trace_drop(&record, event->data, why);
-}
-
-void net_serve(struct sim *sim, struct sim_event *event)
-{
-	struct sim_host *host = event->host;
-
-	host->socket_used -= event->bytes + host->socket_charge;
-	host->marked = event->marked;
-	if (host->crashed)
-		return;
-	if (trace_wants(TRACE_PACKETS | TRACE_DROPS))
-		net_serve_traced(host, event);
-	else
-		host_receive(host, event->from, event->data, event->bytes, event->damaged);
 }

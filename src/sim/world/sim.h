@@ -166,9 +166,13 @@ void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(pr
 
 /* ---- net.c ---- */
 
+/* NULL: none has that address. */
+struct sim_host *net_find_host(struct sim *sim, const uint8_t address[16]);
 void net_send(struct sim_host *from, struct tx_batch *batch);
 /* One packet of no QP: @data without ICRC, with room for it. */
 void net_send_management(struct sim_host *from, struct sim_host *to, uint8_t *data, size_t bytes);
+/* As the sender of a packet seals it, and its receiver checks it. */
+struct icrc_header net_icrc_header(const struct sim_host *from, const struct sim_host *to);
 void net_arrive(struct sim *sim, struct sim_event *event);
 void net_serve(struct sim *sim, struct sim_event *event);
 

@@ -3,13 +3,13 @@
 """
 functions.py ROOT CC...: the size of functions, as the compiler sees their calls (gcc -fcallgraph-info):
 
-  - of the static functions of src/, how many have one caller: each is a piece of another function. A piece
-    that has no name of its own is better left where it came from;
+  - of the static functions of src/, how many have one caller, which calls them in one place: each is a piece of
+    another function. A piece that has no name of its own is better left where it came from. (What is called in
+    several places of one function is said beside: there it saves a repetition.);
   - how many functions of one file are passed one after the other, at most. Functions that call each other in a
     ring count as one.
 
-Prints both. The limits are only lowered: ONE_CALLER is to become 45 %, DEPTH holds of every file that DEEPER
-does not name.
+Prints both. The limits are only lowered: DEPTH holds of every file that DEEPER does not name.
 """
 import collections
 import concurrent.futures
@@ -21,7 +21,7 @@ import tempfile
 
 from tap import Tap
 
-ONE_CALLER = 0.506
+ONE_CALLER = 0.425
 DEPTH = 7
 DEEPER = {}
 NODE = re.compile(r'node: \{ title: "([^"]*)" label: "([^"\\]*)\\n([^":\\]*):\d+:\d+[^"]*"( shape : ellipse)?')
@@ -39,16 +39,21 @@ class File:
                       if where == path or not (elsewhere or ':' in title)}
         self.calls = collections.defaultdict(set)
         self.callers = collections.defaultdict(set)
+        self.places = collections.Counter()
         for caller, callee in EDGE.findall(graph):
             if caller in self.names and callee in self.names and caller != callee:
                 self.calls[caller].add(callee)
                 self.callers[callee].add(caller)
+                self.places[callee] += 1
 
     def statics(self):
         return [title for title in self.names if ':' in title]
 
     def pieces(self):
-        return [title for title in self.statics() if len(self.callers[title]) == 1]
+        return [title for title in self.statics() if self.places[title] == 1]
+
+    def repeated(self):
+        return [title for title in self.statics() if len(self.callers[title]) == 1 < self.places[title]]
 
     def reach(self, title):
         found, todo = set(), [title]
@@ -115,7 +120,7 @@ static int twice(int n) { return leaf(n) + leaf(n); }
 static int ping(int n);
 static int pong(int n) { return n ? ping(n - 1) : twice(n); }
 static int ping(int n) { return pong(n); }
-static int unused(int n) { return leaf(n); }
+static int unused(int n) { return n; }
 int entry(int n);
 int entry(int n) { return ping(n) + unused(n) + twice(n); }
 '''
@@ -126,8 +131,9 @@ int entry(int n) { return ping(n) + unused(n) + twice(n); }
         file = read(root, compiler, files(root))[0]
     if file.longest() != ['entry', 'ping', 'twice', 'leaf']:
         yield 'the longest chain is %s' % file.longest()
-    if len(file.statics()) != 5 or {file.names[title] for title in file.pieces()} != {'pong', 'unused'}:
-        yield 'pieces: %s' % [file.names[title] for title in file.pieces()]
+    found = [{file.names[title] for title in titles} for titles in (file.pieces(), file.repeated())]
+    if len(file.statics()) != 5 or found != [{'pong', 'unused'}, {'leaf'}]:
+        yield 'pieces, and what one function calls in several places: %s' % found
 
 
 def main():
@@ -142,8 +148,10 @@ def main():
     statics = sum(len(file.statics()) for file in tree)
     pieces = sum(len(file.pieces()) for file in tree)
     deepest = max(tree, key=lambda file: len(file.longest()))
-    print('# %d of %d static functions have one caller: %.1f %%; the deepest chain, in %s, has %d' % (
-        pieces, statics, 100 * pieces / statics, deepest.path, len(deepest.longest())))
+    print('# %d of %d static functions have one caller: %.1f %%; %d more are called in several places of one function; '
+          'the deepest chain, in %s, has %d' % (
+              pieces, statics, 100 * pieces / statics, sum(len(file.repeated()) for file in tree), deepest.path,
+              len(deepest.longest())))
     tap.test('static functions with one caller are no more than %.1f %%' % (100 * ONE_CALLER),
              ['%.1f %%' % (100 * pieces / statics)] if pieces > ONE_CALLER * statics else [])
     tap.test('functions of a file are passed one after the other at most %d deep' % DEPTH, too_deep(tree))

@@ -308,11 +308,13 @@ bool check_stack_is_of_manager(uint32_t stack)
 {
 	unsigned first = 0;
 
+	if (!stack)	/* without memory there is no table of them */
+		return false;
 	while (first < stacks[stack].depth &&
 	       (is_of(stacks[stack].address[first], "libibverbs.so") ||
 		is_of(stacks[stack].address[first], "libverbatim-")))
 		first++;
-	return stack && first < stacks[stack].depth &&
+	return first < stacks[stack].depth &&
 	       is_of(stacks[stack].address[first], "librdmacm.so");
 }
 

@@ -148,10 +148,10 @@ def main():
     statics = sum(len(file.statics()) for file in tree)
     pieces = sum(len(file.pieces()) for file in tree)
     deepest = max(tree, key=lambda file: len(file.longest()))
-    print('# %d of %d static functions have one caller: %.1f %%; %d more are called in several places of one function; '
-          'the deepest chain, in %s, has %d' % (
-              pieces, statics, 100 * pieces / statics, sum(len(file.repeated()) for file in tree), deepest.path,
-              len(deepest.longest())))
+    print('# %d of %d static functions have one caller: %.1f %%; %d more are called in several places of one '
+          'function; the deepest chain, in %s, has %d' % (
+              pieces, statics, 100 * pieces / statics, sum(len(file.repeated()) for file in tree),
+              deepest.path, len(deepest.longest())))
     tap.test('static functions with one caller are no more than %.1f %%' % (100 * ONE_CALLER),
              ['%.1f %%' % (100 * pieces / statics)] if pieces > ONE_CALLER * statics else [])
     tap.test('functions of a file are passed one after the other at most %d deep' % DEPTH, too_deep(tree))

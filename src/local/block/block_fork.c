@@ -112,23 +112,18 @@ static bool read_mapping(const struct block *block, uint8_t *copy)
  * Read the file, since the application may have made its mapping unreadable. If it has closed our
  * descriptor, only the mapping is left.
  */
-static bool read_contents(const struct block *block, uint8_t *copy)
-{
-	size_t from = 0, to;
-
-	if (!block_owns(block, block->fd))
-		return read_mapping(block, copy);
-	for (; block_next_data(block, &from, &to); from = to)
-		if (!block_fork_read_file(block, from, to, copy))
-			return false;
-	return true;
-}
-
 static uint8_t *copy_contents(const struct block *block)
 {
 	uint8_t *copy = map_private(NULL, block->bytes, PROT_READ | PROT_WRITE, MAP_NORESERVE);
+	bool read = copy != MAP_FAILED;
+	size_t from = 0, to;
 
-	if (copy != MAP_FAILED && read_contents(block, copy))
+	if (read && !block_owns(block, block->fd))
+		read = read_mapping(block, copy);
+	else
+		for (; read && block_next_data(block, &from, &to); from = to)
+			read = block_fork_read_file(block, from, to, copy);
+	if (read)
 		return copy;
 	if (copy != MAP_FAILED)
 		block_fork_unmap(copy, block->bytes);

@@ -74,21 +74,6 @@ static int block_grant_seal(int fd, enum block_right right)
 	return errno == EINVAL ? EOPNOTSUPP : errno;
 }
 
-/* @fd is a new descriptor of a file that should be the block's. */
-static int block_seal(struct block *block, int fd, enum block_right right) REQUIRES(block_lock)
-{
-	int err;
-
-	if (!block_owns(block, fd))
-		return EBADF;
-	if (block->granted != BLOCK_UNGRANTED)
-		return block->granted == right ? 0 : EPERM;
-	err = block_grant_seal(fd, right);
-	if (!err)
-		block->granted = right;
-	return err;
-}
-
 static int block_grant_locked(struct block *block, enum block_right right, int *fd)
 	REQUIRES(block_lock)
 {
@@ -105,12 +90,19 @@ static int block_grant_locked(struct block *block, enum block_right right, int *
 	made = block_duplicate(block->fd, false);
 	if (made < 0)
 		return errno;
-	err = block_seal(block, made, right);
-	if (err)
-		close(made);
+	if (!block_owns(block, made))
+		err = EBADF;
+	else if (block->granted != BLOCK_UNGRANTED)
+		err = block->granted == right ? 0 : EPERM;
 	else
-		*fd = made;
-	return err;
+		err = block_grant_seal(made, right);
+	if (err) {
+		close(made);
+		return err;
+	}
+	block->granted = right;
+	*fd = made;
+	return 0;
 }
 
 int block_grant(struct block *block, bool writable, int *fd)

@@ -44,16 +44,6 @@ static void write_hello(const struct local *local, const struct peer *peer, uint
 		hello->slot[i] = peers->slot[i]->number;
 }
 
-static bool hello_has_slot(const struct hello *hello, uint32_t slot)
-{
-	unsigned i;
-
-	for (i = 0; i < hello->slot_count; i++)
-		if (hello->slot[i] == slot)
-			return true;
-	return false;
-}
-
 /* ---- connecting ---- */
 
 /* Would a channel to the holder of @slot be useful, and is there none yet? */
@@ -62,21 +52,6 @@ static bool is_unknown(const struct local *local, uint32_t slot)
 	return local->peers && slot != 0 && slot < SLOT_COUNT - 1 &&
 	       !peers_has_own_slot(local->peers, slot) &&
 	       local_channel(local, slot) == LOCAL_NO_CHANNEL;
-}
-
-/* One of the threads that want the same channel connects, the others wait for it. */
-static bool claim_attempt(struct local *local, uint32_t slot, bool *late)
-{
-	struct peers *peers = local->peers;
-	bool first;
-
-	lock_acquire(&peers->lock);
-	first = !peers->connecting[slot] && local_channel(local, slot) == LOCAL_NO_CHANNEL;
-	if (first)
-		peers->connecting[slot] = true;
-	*late = peers->missed[slot];
-	lock_release(&peers->lock);
-	return first;
 }
 
 static void unclaim_attempt(struct peers *peers, uint32_t slot)
@@ -115,15 +90,23 @@ static int attempt_send(struct local *local, struct attempt *attempt, bool late)
 
 int attempt_begin(struct local *local, uint32_t slot, struct attempt *attempt)
 {
-	bool late;
+	struct peers *peers = local->peers;
+	bool first, late;
 	int err;
 
-	if (!claim_attempt(local, slot, &late))
+	/* One of the threads that want the same channel connects, the others wait for it. */
+	lock_acquire(&peers->lock);
+	first = !peers->connecting[slot] && local_channel(local, slot) == LOCAL_NO_CHANNEL;
+	if (first)
+		peers->connecting[slot] = true;
+	late = peers->missed[slot];
+	lock_release(&peers->lock);
+	if (!first)
 		return EALREADY;
 	*attempt = (struct attempt){ .slot = slot };
 	err = attempt_send(local, attempt, late);
 	if (err)
-		unclaim_attempt(local->peers, slot);
+		unclaim_attempt(peers, slot);
 	return err;
 }
 
@@ -170,15 +153,6 @@ void attempt_give_up(struct local *local, struct attempt *attempt)
 	unclaim_attempt(local->peers, attempt->slot);
 }
 
-static bool wait_for_channel(struct local *local, uint32_t slot)
-{
-	uint64_t until_ns = clock_now_ns() + CONNECT_NS;
-
-	while (local_channel(local, slot) == LOCAL_NO_CHANNEL && clock_now_ns() < until_ns)
-		thread_sleep_ns(CONNECT_STEP_NS);
-	return local_channel(local, slot) != LOCAL_NO_CHANNEL;
-}
-
 /*
  * EALREADY: the peer is connecting to us, or another thread to it; EEXIST: the channel was just
  * opened; EAGAIN: the worker awaits the answer.
@@ -209,9 +183,12 @@ static int connect_to_slot(struct local *local, uint32_t slot)
 			break;
 		}
 	}
-	if ((err == EALREADY || err == EEXIST) && wait_for_channel(local, slot))
-		return 0;
-	return err;
+	if (err != EALREADY && err != EEXIST)
+		return err;
+	until_ns = clock_now_ns() + CONNECT_NS;
+	while (local_channel(local, slot) == LOCAL_NO_CHANNEL && clock_now_ns() < until_ns)
+		thread_sleep_ns(CONNECT_STEP_NS);
+	return local_channel(local, slot) != LOCAL_NO_CHANNEL ? 0 : err;
 }
 
 const char *connect_reason(int err)
@@ -466,23 +443,10 @@ static void drain_channel(struct local *local, const struct peer *peer)
 	local->peers->ops->receive(local);	/* takes the answers */
 }
 
-/*
- * A process that hung up and is still there has disbelieved us, as we do one that is stopped in a copy. Our
- * QPs hear it by a channel alone (agree.c).
- */
-static void meet_again(struct local *local, const struct hello *hello)
-{
-	unsigned i;
-
-	for (i = 0; i < hello->slot_count; i++)
-		if (local->ops->is_connected_to(local->owner, hello->slot[i]) && slot_is_claimed(hello->slot[i]))
-			reconnect_later(local, hello->slot[i], 0);
-}
-
 static void dismiss_ended(struct local *local)
 {
 	struct hello hello;
-	unsigned i;
+	unsigned i, n;
 
 	for (i = 0; i < CHANNELS_MAX; i++) {
 		struct peer *peer = peer_at(local, i);
@@ -497,7 +461,14 @@ static void dismiss_ended(struct local *local)
 		peer_dismiss(local, peer);
 		local->peers->ops->lost(local, peer->channel);
 		progress_drop(local);
-		meet_again(local, &hello);
+		/*
+		 * A process that hung up and is still there has disbelieved us, as we do one that is stopped
+		 * in a copy. Our QPs hear it by a channel alone (agree.c).
+		 */
+		for (n = 0; n < hello.slot_count; n++)
+			if (local->ops->is_connected_to(local->owner, hello.slot[n]) &&
+			    slot_is_claimed(hello.slot[n]))
+				reconnect_later(local, hello.slot[n], 0);
 	}
 }
 

@@ -59,6 +59,16 @@ static int check_other_end(int fd)
 
 /* ---- hellos ---- */
 
+bool hello_has_slot(const struct hello *hello, uint32_t slot)
+{
+	unsigned i;
+
+	for (i = 0; i < hello->slot_count; i++)
+		if (hello->slot[i] == slot)
+			return true;
+	return false;
+}
+
 static int send_hello(int fd, const struct hello *hello, int side_fd)
 {
 	struct hello out = *hello;
@@ -94,25 +104,21 @@ struct attached {
 	unsigned fds;
 };
 
-static void handshake_take_fds(struct cmsghdr *header, struct attached *attached)
-{
-	size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int), i;
-
-	for (i = 0; i < count && attached->fds < FDS_MAX; i++)
-		memcpy(&attached->fd[attached->fds++], CMSG_DATA(header) + i * sizeof(int),
-		       sizeof(int));
-}
-
 static void take_attached(struct msghdr *message, struct attached *attached)
 {
 	struct cmsghdr *header;
+	size_t count, i;
 
 	*attached = (struct attached){ .has_ucred = false };
 	for (header = CMSG_FIRSTHDR(message); header; header = CMSG_NXTHDR(message, header)) {
 		if (header->cmsg_level != SOL_SOCKET)
 			continue;
-		if (header->cmsg_type == SCM_RIGHTS)
-			handshake_take_fds(header, attached);
+		if (header->cmsg_type == SCM_RIGHTS) {
+			count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+			for (i = 0; i < count && attached->fds < FDS_MAX; i++)
+				memcpy(&attached->fd[attached->fds++], CMSG_DATA(header) + i * sizeof(int),
+				       sizeof(int));
+		}
 		if (header->cmsg_type == SCM_CREDENTIALS &&
 		    header->cmsg_len == CMSG_LEN(sizeof(attached->ucred))) {
 			memcpy(&attached->ucred, CMSG_DATA(header), sizeof(attached->ucred));

@@ -43,6 +43,7 @@ struct hello {
 	uint64_t nonce;				/* the connector's choice, odd; to be proven (proof.c) */
 	uint64_t reserved[7];
 };
+bool hello_has_slot(const struct hello *hello, uint32_t slot);
 
 struct handshake_peer {
 	int fd;				/* the connection; or -1 */

@@ -32,13 +32,7 @@ uint32_t local_channel(const struct local *local, uint32_t slot)
 
 bool peer_has_slot(const struct peer *peer, uint32_t slot)
 {
-	const struct hello *hello = &peer->process.hello;
-	unsigned i;
-
-	for (i = 0; i < hello->slot_count; i++)
-		if (hello->slot[i] == slot)
-			return true;
-	return false;
+	return hello_has_slot(&peer->process.hello, slot);
 }
 
 bool peers_has_own_slot(const struct peers *peers, uint32_t slot)

@@ -48,8 +48,8 @@ enum job_state { JOB_NONE, JOB_DUE, JOB_RUNNING };
 
 struct fetch_job {
 	/*
-	 * enum job_state. DUE is stored behind the job by fetch_start() and fetch_answer(), and
-	 * exchanged for RUNNING by fetch_claim(), which sees the whole job. NONE is stored when the
+	 * enum job_state. DUE is stored behind the job by fetch_start() and fetch_finish(), and
+	 * exchanged for RUNNING by local_fetch(), which sees the whole job. NONE is stored when the
 	 * job is over: peer_free() and receive_take() check for it before the place is reused.
 	 */
 	_Atomic int state;

@@ -217,35 +217,33 @@ bool peer_has_ended(struct peer *peer)
 	return ended;
 }
 
-/*
- * Mostly it is the peer that rang last: a bell then costs one system call and not three. The others
- * are looked at when it did not ring, and all of them every so often, as it may ring for ever.
- */
-static bool the_same_rang(struct local *local)
-{
-	struct peers *peers = local->peers;
-	uint32_t turn = atomic_fetch_add_explicit(&peers->turns, 1, memory_order_relaxed);
-	struct peer *peer = peer_at(local, atomic_load_explicit(&peers->rang, memory_order_relaxed));
-
-	return peer && turn % TURNS_ALONE && peer_read_bell(peer);
-}
-
 void local_silence_bells(struct local *local)
 {
 	struct epoll_event event[EVENTS_MAX];
+	struct peers *peers = local->peers;
+	struct peer *peer;
+	uint32_t turn;
 	int i, count;
 
-	if (!local->peers || the_same_rang(local))
+	if (!peers)
+		return;
+	/*
+	 * Mostly it is the peer that rang last: a bell then costs one system call and not three. The
+	 * others are looked at when it did not ring, and all of them every so often, as it may ring for
+	 * ever.
+	 */
+	turn = atomic_fetch_add_explicit(&peers->turns, 1, memory_order_relaxed);
+	peer = peer_at(local, atomic_load_explicit(&peers->rang, memory_order_relaxed));
+	if (peer && turn % TURNS_ALONE && peer_read_bell(peer))
 		return;
 	call_shield();
 	count = epoll_wait(local->bells_fd, event, EVENTS_MAX, 0);
 	for (i = 0; i < count; i++) {
-		struct peer *peer = peer_at(local, event[i].data.u32);
-
+		peer = peer_at(local, event[i].data.u32);
 		if (!peer)
 			continue;
 		if (peer_read_bell(peer))
-			atomic_store_explicit(&local->peers->rang, peer->channel, memory_order_relaxed);
+			atomic_store_explicit(&peers->rang, peer->channel, memory_order_relaxed);
 		if (!peer_has_ended(peer))
 			continue;
 		/* The worker dismisses it; until then it need not be looked at again. */

@@ -123,28 +123,22 @@ static void note_failure(struct local *local, uint32_t slot, int err)
 	lock_release(&local->peers->lock);
 }
 
-static bool is_worth_trying(struct local *local, uint32_t slot)
-{
-	struct later later;
-
-	lock_acquire(&local->peers->lock);
-	later = local->peers->later[slot];
-	lock_release(&local->peers->lock);
-	return local_channel(local, slot) == LOCAL_NO_CHANNEL &&
-	       (later.once || later.tries < SURE_TRIES ||
-		local->ops->is_connected_to(local->owner, slot));
-}
-
 void local_reconnect(struct local *local, uint64_t now_ns)
 {
 	struct attempt attempt;
+	struct later later;
 	uint32_t slot = 0;
 	int err;
 
 	if (local_deadline(local) > now_ns)
 		return;
 	while (take_due(local->peers, now_ns, &slot)) {
-		if (!is_worth_trying(local, slot))
+		lock_acquire(&local->peers->lock);
+		later = local->peers->later[slot];
+		lock_release(&local->peers->lock);
+		if (local_channel(local, slot) != LOCAL_NO_CHANNEL ||
+		    (!later.once && later.tries >= SURE_TRIES &&
+		     !local->ops->is_connected_to(local->owner, slot)))
 			continue;
 		err = attempt_begin(local, slot, &attempt);
 		if (!err)

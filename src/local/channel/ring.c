@@ -36,40 +36,29 @@ static void producer_read_consumed(struct producer *producer) REQUIRES(producer-
 	producer->consumed = consumed;
 }
 
-/* A cell is not reused before its message is completed: its verdict would be lost. */
-static bool has_cell(const struct producer *producer, uint32_t cells) REQUIRES(producer->lock)
-{
-	uint32_t completed =
-		atomic_load_explicit(&producer->completed, memory_order_acquire);	/* A7 */
-
-	return producer->put - producer->consumed < cells &&
-	       (completed == atomic_load_explicit(&producer->sent, memory_order_relaxed) ||
-		producer->put - completed < cells);
-}
-
-/* Where @bytes of data may go, in one piece; false: no room. */
-static bool find_data(const struct producer *producer, size_t bytes, size_t limit, uint64_t *start)
-	REQUIRES(producer->lock)
-{
-	uint64_t at = producer->data_put;
-	size_t to_end = CHANNEL_DATA_BYTES - at % CHANNEL_DATA_BYTES;
-
-	if (bytes > to_end)
-		at += to_end;
-	if (at + bytes - producer->data_freed > limit)
-		return false;
-	*start = at;
-	return true;
-}
-
+/*
+ * Is there a cell, and room for @bytes of data in one piece, at *start? A cell is not reused before its
+ * message is completed: its verdict would be lost.
+ */
 static bool finds_room(const struct producer *producer, enum room room, size_t bytes, uint64_t *start)
 	REQUIRES(producer->lock)
 {
+	uint32_t completed = atomic_load_explicit(&producer->completed, memory_order_acquire);	/* A7 */
 	uint32_t cells = room == ROOM_FOR_ALL ? CHANNEL_CELLS : MESSAGE_CELLS;
 	size_t limit = room == ROOM_FOR_ALL ? CHANNEL_DATA_BYTES : MESSAGE_DATA_BYTES;
+	size_t to_end;
 
 	*start = producer->data_put;
-	return has_cell(producer, cells) && (!bytes || find_data(producer, bytes, limit, start));
+	if (producer->put - producer->consumed >= cells ||
+	    (completed != atomic_load_explicit(&producer->sent, memory_order_relaxed) &&
+	     producer->put - completed >= cells))
+		return false;
+	if (!bytes)
+		return true;
+	to_end = CHANNEL_DATA_BYTES - *start % CHANNEL_DATA_BYTES;
+	if (bytes > to_end)
+		*start += to_end;
+	return *start + bytes - producer->data_freed <= limit;
 }
 
 bool producer_has_room(struct producer *producer, enum room room, size_t bytes, uint64_t *start)
@@ -275,15 +264,15 @@ static int send_run(struct ring_link *rings, struct channel *channel, struct dat
 	return err;
 }
 
-static int send_runs(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
+static int ring_send_datagram(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
 {
 	struct ring_link *rings = ring_of(link);
 	unsigned done = 0;
+	int err = 0;
 
-	while (done < count) {
+	while (done < count && !err) {
 		struct channel *channel = channel_at(rings, datagram[done].channel);
 		unsigned run = 1, taken;
-		int err;
 
 		while (done + run < count && datagram[done + run].channel == datagram[done].channel)
 			run++;
@@ -294,19 +283,8 @@ static int send_runs(struct link *link, struct datagram *datagram, unsigned coun
 		}
 		err = send_run(rings, channel, datagram + done, run, &taken);
 		done += taken;
-		if (err) {
-			*sent = done;
-			return err;
-		}
 	}
 	*sent = done;
-	return 0;
-}
-
-static int ring_send_datagram(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
-{
-	int err = send_runs(link, datagram, count, sent);
-
 	if (ring_bells_are_due(link))
 		ring_wake_peers(link);
 	return err;

@@ -26,9 +26,9 @@
  *	R3	hazard.h: hazard_end			A3
  *	A3	hazard.h: hazard_names			R3
  *	R7	ring_message.c: ring_message_take_answer	A7
- *	A7	ring_message.c: producer_note_sent,	R7
- *		ring.c: has_cell
- *	R8	ring_message.c: producer_note_sent	A8
+ *	A7	ring_message.c: ring_send_end,		R7
+ *		ring.c: finds_room
+ *	R8	ring_message.c: ring_send_end		A8
  *	A8	ring_message.c: answers_of,		R8
  *		has_hinted_answer
  *	R9	peer_memory.c: peer_region_add		A9
@@ -39,7 +39,7 @@
  *	A11	object/wqe_slots.h: wqe_slots_used	R11
  *	R12	object/cq.c: set_head			A12
  *	A12	object/cq.c: take_some; object/cq.h	R12
- *	R13	ring_message.c: producer_note_sent	A13
+ *	R13	ring_message.c: ring_send_end		A13
  *	A13	ring_message.c: ring_message_take_answer	R13
  *	F1	ring.c: producer_wake			F2, F8
  *	F2	ring.c: ring_sleep			F1, F9

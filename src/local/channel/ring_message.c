@@ -37,20 +37,6 @@ unsigned ring_reach(const struct link *link, unsigned number)
 
 /* ---- sending ---- */
 
-/*
- * Cache lines that the peer read last come back slowly, and a locked instruction waits for each: so
- * prefetch those of the next messages.
- */
-static void fetch_ahead(const struct producer *producer, uint64_t data_end, size_t outside)
-	REQUIRES(producer->lock)
-{
-	const struct channel_side *half = producer->half;
-
-	__builtin_prefetch(&half->cell[(producer->put + AHEAD) % CHANNEL_CELLS], 1);
-	if (outside && outside <= LINE * AHEAD)
-		__builtin_prefetch(half->data + (data_end + LINE * AHEAD) % CHANNEL_DATA_BYTES, 1);
-}
-
 int ring_send_begin(struct link *link, unsigned number, size_t bytes, struct ring_room *room)
 	TRY_ACQUIRES(0, room->channel->producer.lock)
 {
@@ -81,7 +67,13 @@ int ring_send_begin(struct link *link, unsigned number, size_t bytes, struct rin
 	room->data = outside ? producer->half->data + start % CHANNEL_DATA_BYTES :
 			       room->cell->message.inside;
 	room->data_end = start + outside;
-	fetch_ahead(producer, room->data_end, outside);
+	/*
+	 * Cache lines that the peer read last come back slowly, and a locked instruction waits for each: so
+	 * prefetch those of the next messages.
+	 */
+	__builtin_prefetch(&producer->half->cell[(producer->put + AHEAD) % CHANNEL_CELLS], 1);
+	if (outside && outside <= LINE * AHEAD)
+		__builtin_prefetch(producer->half->data + (room->data_end + LINE * AHEAD) % CHANNEL_DATA_BYTES, 1);
 	room->cell->bytes_route = (uint32_t)bytes;
 	room->fetched = 0;
 	return 0;
@@ -96,18 +88,6 @@ bool ring_may_fetch(const struct link *link, unsigned number, uint32_t bytes)
 	return !fetching || fetching + bytes <= FETCHING_MAX;
 }
 
-/* If all messages before this cell are completed, skip the datagrams between. */
-static void producer_note_sent(struct producer *producer, uint32_t owner) REQUIRES(producer->lock)
-{
-	uint32_t number = producer->put;
-
-	producer->owner[number % CHANNEL_CELLS] = owner;
-	if (atomic_load_explicit(&producer->completed, memory_order_acquire) ==	/* A7 */
-	    atomic_load_explicit(&producer->sent, memory_order_relaxed))
-		atomic_store_explicit(&producer->completed, number, memory_order_release);	/* R13 */
-	atomic_store_explicit(&producer->sent, number + 1, memory_order_release);	/* R8 */
-}
-
 void ring_send_end(struct link *link, struct ring_room *room, uint32_t owner)
 	RELEASES(room->channel->producer.lock)
 {
@@ -120,7 +100,12 @@ void ring_send_end(struct link *link, struct ring_room *room, uint32_t owner)
 	producer->fetched[room->number % CHANNEL_CELLS] = room->fetched;
 	if (room->fetched)
 		atomic_fetch_add_explicit(&producer->fetching, room->fetched, memory_order_relaxed);
-	producer_note_sent(&room->channel->producer, owner);
+	producer->owner[room->number % CHANNEL_CELLS] = owner;
+	/* If all messages before this cell are completed, skip the datagrams between. */
+	if (atomic_load_explicit(&producer->completed, memory_order_acquire) ==	/* A7 */
+	    atomic_load_explicit(&producer->sent, memory_order_relaxed))
+		atomic_store_explicit(&producer->completed, room->number, memory_order_release);	/* R13 */
+	atomic_store_explicit(&producer->sent, room->number + 1, memory_order_release);	/* R8 */
 	producer_put(&room->channel->producer, cell, room->data_end);
 	producer_wake(ring_of(link), room->channel);
 	lock_release(&room->channel->producer.lock);

@@ -55,37 +55,25 @@ static uint16_t *grant_link(struct grants *grants, enum grant_kind kind, uint32_
 	return link;
 }
 
-static struct grant *grant_take(struct grants *grants) REQUIRES(grants->lock)
-{
-	struct grant *grant;
-
-	if (grants->fresh < GRANTS_MAX)
-		return &grants->grant[grants->fresh++];
-	if (!grants->free)
-		return NULL;
-	grant = &grants->grant[grants->free - 1];
-	grants->free = grant->next;
-	return grant;
-}
-
-static uint32_t grant_next_id(const struct grants *grants, const struct grant *grant)
-{
-	uint32_t serial = (grant->id >> GRANT_INDEX_BITS) + 1;
-
-	return (serial > SERIAL_MAX ? 1 : serial) << GRANT_INDEX_BITS |
-	       (uint32_t)(grant - grants->grant);
-}
-
 static uint32_t grant_make(struct grants *grants, enum grant_kind kind, uint32_t name)
 	REQUIRES(grants->lock)
 {
-	struct grant *grant = grant_take(grants);
 	uint16_t *bucket = &grants->bucket[grant_bucket_of(kind, name)];
+	struct grant *grant;
+	uint32_t serial;
 
-	if (!grant)
+	if (grants->fresh < GRANTS_MAX) {
+		grant = &grants->grant[grants->fresh++];
+	} else if (grants->free) {
+		grant = &grants->grant[grants->free - 1];
+		grants->free = grant->next;
+	} else {
 		return 0;
-	*grant = (struct grant){ .id = grant_next_id(grants, grant), .name = name,
-				 .kind = (uint8_t)kind, .next = *bucket };
+	}
+	serial = (grant->id >> GRANT_INDEX_BITS) + 1;
+	*grant = (struct grant){ .id = (serial > SERIAL_MAX ? 1 : serial) << GRANT_INDEX_BITS |
+				       (uint32_t)(grant - grants->grant),
+				 .name = name, .kind = (uint8_t)kind, .next = *bucket };
 	*bucket = (uint16_t)(grant_index(grant->id) + 1);
 	grants->count++;
 	atomic_store_explicit(&grants->page->alive[grant_index(grant->id)], grant->id,

@@ -195,23 +195,17 @@ static void entry_clear(struct peer_memory *memory, struct entry *entry)
 	STORE(entry->block_mapped, NULL);
 }
 
-/* On failure the region is accessed by copies. */
-static uint8_t *map_block(const struct control *control, int fd)
-{
-	void *mapped;
-
-	if (!control->mapped || fd < 0 ||
-	    memory_map_sealed(fd, control->block_bytes, control->mapped == 1, &mapped))
-		return NULL;
-	return mapped;
-}
-
 void peer_region_add(struct peer_memory *memory, const struct control *control, int fd)
 {
 	struct entry *entry = &memory->entry[grant_index(control->region)];
+	void *mapped = NULL;
 
 	entry_clear(memory, entry);
 	peer_memory_sweep(memory);
+	/* On failure the region is accessed by copies. */
+	if (!control->mapped || fd < 0 ||
+	    memory_map_sealed(fd, control->block_bytes, control->mapped == 1, &mapped))
+		mapped = NULL;
 	atomic_thread_fence(memory_order_release);	/* version 0 before the fields */
 	STORE(entry->id, control->region);
 	STORE(entry->key, control->key);
@@ -222,8 +216,8 @@ void peer_region_add(struct peer_memory *memory, const struct control *control, 
 	STORE(entry->host, control->host);
 	STORE(entry->block, control->block);
 	STORE(entry->block_bytes, control->block_bytes);
-	STORE(entry->block_mapped, map_block(control, fd));
-	if (LOAD(entry->block_mapped))
+	STORE(entry->block_mapped, mapped);
+	if (mapped)
 		STORE(memory->mapped, LOAD(memory->mapped) + 1);
 	STORE(entry->writable, control->mapped == 1);
 	atomic_store_explicit(&entry->version, ++memory->versions, memory_order_release);	/* R9 */

@@ -137,12 +137,6 @@ static bool commit_read_qp(struct commit *commit)
 		 opcode_ends(&commit->previous)));
 }
 
-static bool commit_read_tables(struct commit *commit)
-{
-	return commit_read(commit, commit->qp.transport, &commit->transport, sizeof(commit->transport)) &&
-	       commit_read(commit, commit->transport.mrs, &commit->mrs, sizeof(commit->mrs));
-}
-
 static void commit_note_place(struct commit *commit, uint64_t host, uint64_t bytes)
 {
 	if (host < commit->from)
@@ -199,19 +193,6 @@ static bool commit_may_write(struct commit *commit, const struct commit_message 
 	return true;
 }
 
-/*
- * How many receives the @before messages take that were completed and not taken yet. UINT32_MAX:
- * it is not known.
- */
-static uint32_t commit_receives_of(const struct commit *commit, uint32_t before)
-{
-	if (!commit->early_write_age || before < commit->early_write_age)
-		return before;
-	if (before > 16)
-		return UINT32_MAX;
-	return (uint32_t)__builtin_popcount(commit->early_receives & ((1u << before) - 1));
-}
-
 /* How many of the messages the peer cannot refuse. Receives are taken in order. */
 static unsigned commit_count(struct commit *commit)
 {
@@ -220,7 +201,9 @@ static unsigned commit_count(struct commit *commit)
 
 	lock_alias(&commit->qp.lock);	/* of the copy */
 	lock_alias(&rq->lock);
-	if (!commit_read_qp(commit) || !commit_read_tables(commit))
+	if (!commit_read_qp(commit) ||
+	    !commit_read(commit, commit->qp.transport, &commit->transport, sizeof(commit->transport)) ||
+	    !commit_read(commit, commit->transport.mrs, &commit->mrs, sizeof(commit->mrs)))
 		return 0;
 	tail = atomic_load_explicit(&rq->tail, memory_order_relaxed);
 	posted = atomic_load_explicit(&rq->head, memory_order_relaxed) - tail;
@@ -228,7 +211,11 @@ static unsigned commit_count(struct commit *commit)
 	if (before > AHEAD_MAX || posted > rq->size)
 		return 0;
 	commit->before = before;
-	taken = commit_receives_of(commit, before);
+	/* The receives that messages take which were completed and not taken yet. UINT32_MAX: not known. */
+	taken = before;
+	if (commit->early_write_age && before >= commit->early_write_age)
+		taken = before > 16 ? UINT32_MAX :
+			(uint32_t)__builtin_popcount(commit->early_receives & ((1u << before) - 1));
 	for (i = 0; i < commit->count; i++) {
 		const struct commit_message *message = &commit->message[i];
 		const uint8_t *slot = rq->ring + (size_t)((tail + taken) & rq->mask) * rq->stride;
@@ -247,16 +234,6 @@ static unsigned commit_count(struct commit *commit)
 }
 
 /* ---- before and after ---- */
-
-/* Not SENDs with invalidate: what becomes of the key is the peer's to say. */
-static bool commit_note_message(const struct send_wqe *wqe, struct commit_message *message)
-{
-	*message = (struct commit_message){ .token = wqe->token, .length = wqe->length,
-					    .target = wqe->remote_address, .rkey = wqe->rkey };
-	message->writes = wr_is(wqe->opcode, WR_WRITES);
-	message->takes_receive = wr_is(wqe->opcode, WR_TAKES_RECEIVE);
-	return wr_is(wqe->opcode, WR_WRITES | WR_IS_SEND) && !wr_is(wqe->opcode, WR_HAS_INV);
-}
 
 /* The oldest messages of the QP, as far as they might be completed. */
 static void commit_begin(struct local *local, struct commit *commit, struct qp *qp) REQUIRES(qp->lock)
@@ -281,10 +258,14 @@ static void commit_begin(struct local *local, struct commit *commit, struct qp *
 	while (commit->count < COMMITS_MAX && commit->count < waiting.count) {
 		const struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail + commit->count);
 
-		if (!commit_note_message(wqe, &commit->message[commit->count]) ||
+		/* Not SENDs with invalidate: what becomes of the key is the peer's to say. */
+		if (!wr_is(wqe->opcode, WR_WRITES | WR_IS_SEND) || wr_is(wqe->opcode, WR_HAS_INV) ||
 		    !ring_is_eager(local->channel_link, commit->peer->channel, (uint32_t)wqe->token))
 			break;
-		commit->count++;
+		commit->message[commit->count++] = (struct commit_message){
+			.token = wqe->token, .length = wqe->length, .target = wqe->remote_address,
+			.rkey = wqe->rkey, .writes = wr_is(wqe->opcode, WR_WRITES),
+			.takes_receive = wr_is(wqe->opcode, WR_TAKES_RECEIVE) };
 	}
 }
 
@@ -319,23 +300,6 @@ static void commit_complete(struct local *local, struct commit *commit, unsigned
 	}
 }
 
-static void commit_end(struct local *local, struct commit *commit, unsigned count)
-{
-	struct effects effects;
-	struct qp *qp;
-
-	effects_init(&effects);
-	progress_take(local);
-	qp = local->ops->find_qp(local->owner, commit->qpn);
-	if (qp) {
-		lock_acquire(&qp->lock);
-		commit_complete(local, commit, count, qp, &effects);
-		lock_release(&qp->lock);
-	}
-	local->ops->defer(local->owner, &effects);
-	progress_drop(local);
-}
-
 static bool commit_peer_stands(const struct peer *peer)
 {
 	enum process_state state = process_state(peer->memory.pid);
@@ -347,6 +311,7 @@ bool commit_run(struct local *local, struct peer *peer)
 {
 	uint32_t qpn = atomic_load_explicit(&peer->commit_qpn, memory_order_relaxed) ?
 			       atomic_exchange(&peer->commit_qpn, 0) : 0;
+	struct effects effects;
 	struct commit *commit;
 	struct qp *qp;
 	unsigned count;
@@ -368,8 +333,18 @@ bool commit_run(struct local *local, struct peer *peer)
 	progress_drop(local);
 	/* Before and after: what was read is of a process that did not run meanwhile. */
 	count = commit->count && commit_peer_stands(peer) ? commit_count(commit) : 0;
-	if (count && commit_peer_stands(peer))
-		commit_end(local, commit, count);
+	if (count && commit_peer_stands(peer)) {
+		effects_init(&effects);
+		progress_take(local);
+		qp = local->ops->find_qp(local->owner, qpn);
+		if (qp) {
+			lock_acquire(&qp->lock);
+			commit_complete(local, commit, count, qp, &effects);
+			lock_release(&qp->lock);
+		}
+		local->ops->defer(local->owner, &effects);
+		progress_drop(local);
+	}
 	free(commit);
 	return true;
 }

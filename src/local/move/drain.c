@@ -75,18 +75,10 @@ static bool drain_wait_for(struct local *local, struct peer *peer, uint32_t id)
 	return true;
 }
 
-/* Best effort: the peer's mapping would keep the pages of a block. */
-static void say_gone(struct local *local, struct peer *peer, uint32_t key, uint32_t id)
-{
-	struct control control = { .kind = CONTROL_KEY_GONE, .key = key, .region = id };
-
-	if (atomic_load(&peer->life))
-		control_send(local, peer, &control, 0);
-}
-
 /* End every peer's grant of @name. False: a peer may still access it. */
 static bool end_grants(struct local *local, enum grant_kind kind, uint32_t name)
 {
+	struct control gone = { .kind = CONTROL_KEY_GONE, .key = name };
 	struct peers *peers = local->peers;
 	bool ended = true;
 	unsigned i;
@@ -103,8 +95,10 @@ static bool end_grants(struct local *local, enum grant_kind kind, uint32_t name)
 		atomic_thread_fence(memory_order_seq_cst);	/* F4 */
 		ended &= drain_wait_for(local, peer, id);
 		grant_free(&peer->grants, id);
-		if (kind == GRANT_REGION)
-			say_gone(local, peer, name, id);
+		/* Best effort: the peer's mapping would keep the pages of a block. */
+		gone.region = id;
+		if (kind == GRANT_REGION && atomic_load(&peer->life))
+			control_send(local, peer, &gone, 0);
 	}
 	return ended;
 }

@@ -160,58 +160,42 @@ static bool fetch_begin(struct local *local, struct peer *peer)
 	return begun;
 }
 
-static enum message_fate go_on(struct local *local, struct fetch_job *job, bool copied,
-			       struct effects *effects) REQUIRES(local->progress)
+/* Execute what was copied; answer, or go on with the next part, if the channel is still the same. */
+static void fetch_finish(struct local *local, struct peer *peer, bool copied)
 {
-	struct qp *qp = local->ops->find_qp(local->owner, job->qpn);
+	struct ring_message message = { .channel = peer->channel };
 	enum message_fate fate = MESSAGE_REFUSED;
-	bool granted = false;
+	struct fetch_job *job = &peer->job;
+	struct effects effects;
 	const struct cq *cq;
+	bool granted = false;
+	struct qp *qp;
 
+	effects_init(&effects);
+	progress_take(local);
+	qp = local->ops->find_qp(local->owner, job->qpn);
 	if (qp) {
 		lock_acquire(&qp->lock);
 		granted = is_still_granted(qp, job);
 		cq = transport_message_cq(qp, &job->message);
 		if (granted)
 			fate = transport_fetched(qp, &job->message, &job->fetch, copied,
-						 cq && cq->stamped ? clock_now_ns() : 0, effects);
+						 cq && cq->stamped ? clock_now_ns() : 0, &effects);
 		lock_release(&qp->lock);
 	}
 	if (!granted)
 		transport_fetch_drop(&job->fetch);
-	return fate;
-}
-
-/* Called while the channel is still the one that the message arrived by. */
-static void fetch_answer(struct local *local, struct peer *peer, enum message_fate fate)
-	REQUIRES(local->progress)
-{
-	struct ring_message message = { .channel = peer->channel };
-
-	if (fate == MESSAGE_FETCH) {
-		ring_note_progress(local->channel_link, &message);
-		atomic_store(&peer->job.state, JOB_DUE);
-		atomic_fetch_add(&local->fetches_due, 1);
-		return;
-	}
-	atomic_store(&peer->job.state, JOB_NONE);
-	ring_finish(local->channel_link, &message, fate == MESSAGE_REFUSED);
-	ring_notify_answers(local->channel_link);
-}
-
-static void fetch_finish(struct local *local, struct peer *peer, bool copied)
-{
-	struct effects effects;
-	enum message_fate fate;
-
-	effects_init(&effects);
-	progress_take(local);
-	fate = go_on(local, &peer->job, copied, &effects);
-	if (atomic_load(&peer->life) == peer->job.life) {
-		fetch_answer(local, peer, fate);
-	} else {
-		atomic_store(&peer->job.state, JOB_NONE);
+	if (atomic_load(&peer->life) != job->life) {
+		atomic_store(&job->state, JOB_NONE);
 		ring_unhold(local->channel_link, peer->channel);
+	} else if (fate == MESSAGE_FETCH) {
+		ring_note_progress(local->channel_link, &message);
+		atomic_store(&job->state, JOB_DUE);
+		atomic_fetch_add(&local->fetches_due, 1);
+	} else {
+		atomic_store(&job->state, JOB_NONE);
+		ring_finish(local->channel_link, &message, fate == MESSAGE_REFUSED);
+		ring_notify_answers(local->channel_link);
 	}
 	local->ops->defer(local->owner, &effects);
 	progress_drop(local);
@@ -221,16 +205,6 @@ static void fetch_finish(struct local *local, struct peer *peer, bool copied)
 	 */
 	if (local_pending(local))
 		local->ops->notice(local->owner, 0);
-}
-
-static bool fetch_claim(struct local *local, struct peer *peer)
-{
-	int due = JOB_DUE;
-
-	if (!atomic_compare_exchange_strong(&peer->job.state, &due, JOB_RUNNING))
-		return false;
-	atomic_fetch_sub(&local->fetches_due, 1);
-	return true;
 }
 
 bool local_fetch(struct local *local)
@@ -243,10 +217,12 @@ bool local_fetch(struct local *local)
 	count = ring_channels(local->channel_link);
 	for (i = 0; i < count; i++) {
 		struct peer *peer = atomic_load(&local->peers->peer[i]);
+		int due = JOB_DUE;
 
 		any |= peer && commit_run(local, peer);
-		if (!peer || !fetch_claim(local, peer))
+		if (!peer || !atomic_compare_exchange_strong(&peer->job.state, &due, JOB_RUNNING))
 			continue;
+		atomic_fetch_sub(&local->fetches_due, 1);
 		fetch_finish(local, peer, fetch_begin(local, peer) && copy_all(local, peer));
 		any = true;
 	}

@@ -95,17 +95,6 @@ static bool find_region(struct transfer *transfer, struct qp *qp, const struct s
 	return true;
 }
 
-/* With the hazard published: neither grant has ended, and the channel is the same. */
-static bool still_holds(const struct transfer *transfer)
-{
-	const struct peer *peer = transfer->peer;
-
-	if (atomic_load(&peer->life) != transfer->life ||
-	    !grant_is_alive(peer->alive, transfer->theirs))
-		return false;
-	return !transfer->length || peer_region_holds(peer->regions, &transfer->region);
-}
-
 /* ---- this end ---- */
 
 static void access_local_end(struct transfer *transfer)
@@ -144,25 +133,22 @@ static bool access_local_begin(struct transfer *transfer, const struct send_wqe 
 
 /* ---- a row of requests ---- */
 
-/* What the request holds is worth keeping: it was short and mapped, and another one follows. */
-static bool row_may_begin(const struct transfer *transfer, const struct send_wqe *wqe)
+/*
+ * Takes over the hazard and the access, if what the request holds is worth keeping: it was short and mapped,
+ * and another one follows.
+ */
+static bool row_begin(struct onesided_row *row, struct transfer *transfer,
+		      const struct send_wqe *wqe, unsigned hazard)
 {
+	uintptr_t piece = (uintptr_t)transfer->piece[0].iov_base;
 	struct qp *qp = transfer->qp;
 
 	if (transfer->apart)
 		return false;
 	lock_assert_held(&qp->lock);
-	return transfer->mapped &&
-	       (wqe->sge_count == 1 || (wqe->flags & IBV_SEND_INLINE)) &&
-	       transfer->need != IBV_ACCESS_REMOTE_ATOMIC && qp->sq.head - qp->sq.tail > 1;
-}
-
-/* Takes over the hazard and the access. */
-static void row_begin(struct onesided_row *row, struct transfer *transfer,
-		      const struct send_wqe *wqe, unsigned hazard)
-{
-	uintptr_t piece = (uintptr_t)transfer->piece[0].iov_base;
-
+	if (!transfer->mapped || (wqe->sge_count != 1 && !(wqe->flags & IBV_SEND_INLINE)) ||
+	    transfer->need == IBV_ACCESS_REMOTE_ATOMIC || qp->sq.head - qp->sq.tail <= 1)
+		return false;
 	row->peer = transfer->peer;
 	row->region = transfer->region;
 	row->life = transfer->life;
@@ -172,12 +158,13 @@ static void row_begin(struct onesided_row *row, struct transfer *transfer,
 	row->srqn = wqe->remote_srqn;
 	row->lkey = 0;
 	if (!transfer->accesses)
-		return;
+		return true;
 	row->access = transfer->access[0];
 	row->lkey = wqe->sge[0].lkey;
 	row->present = piece & ~(uintptr_t)(PAGE_BYTES - 1);
 	row->present_end = (piece + transfer->length + PAGE_BYTES - 1) & ~(uintptr_t)(PAGE_BYTES - 1);
 	transfer->accesses = 0;
+	return true;
 }
 
 void onesided_row_end(struct onesided_row *row)
@@ -202,35 +189,27 @@ static bool row_fits(const struct onesided_row *row, const struct qp *qp, const 
 	       (is_inline ? !row->lkey : wqe->sge_count == 1 && row->lkey == wqe->sge[0].lkey);
 }
 
-/* Our end of the request: its data, checked and present; NULL: not so. */
-static uint8_t *row_piece(struct onesided_row *row, const struct qp *qp, const struct send_wqe *wqe)
-{
-	struct mr_accessor accessor = { .pd = qp_send_pd(qp), .qpn = qp->number };
-	unsigned need = row->need == IBV_ACCESS_REMOTE_WRITE ? 0 : IBV_ACCESS_LOCAL_WRITE;
-	uintptr_t piece;
-
-	if (!row->lkey)
-		return (uint8_t *)wqe->inline_data;
-	if (mr_access_move(&row->access, &accessor, row->lkey, need, wqe->sge[0].addr, wqe->length) !=
-	    MR_OK)
-		return NULL;
-	piece = (uintptr_t)row->access.host;
-	return piece >= row->present && piece + wqe->length <= row->present_end ?
-		       row->access.host : NULL;
-}
-
 /* False: the request needs a look of its own. */
 static bool row_move(struct onesided_row *row, const struct qp *qp, const struct send_wqe *wqe)
 {
+	struct mr_accessor accessor = { .pd = qp_send_pd(qp), .qpn = qp->number };
+	unsigned need = row->need == IBV_ACCESS_REMOTE_WRITE ? 0 : IBV_ACCESS_LOCAL_WRITE;
 	const struct peer_region *region = &row->region;
 	uint64_t offset = wqe->remote_address - region->start;
-	uint8_t *piece, *at = region->mapped + offset;
+	uint8_t *piece = (uint8_t *)wqe->inline_data, *at = region->mapped + offset;
 
 	if (wqe->remote_address < region->start || offset > region->length ||
 	    wqe->length > region->length - offset)
 		return false;
-	piece = row_piece(row, qp, wqe);
-	if (!piece || atomic_load(&row->peer->life) != row->life ||
+	if (row->lkey) {
+		if (mr_access_move(&row->access, &accessor, row->lkey, need, wqe->sge[0].addr, wqe->length) !=
+		    MR_OK)
+			return false;
+		piece = row->access.host;
+		if ((uintptr_t)piece < row->present || (uintptr_t)piece + wqe->length > row->present_end)
+			return false;
+	}
+	if (atomic_load(&row->peer->life) != row->life ||
 	    !grant_is_alive(row->peer->alive, row->theirs) ||
 	    !peer_region_holds(row->peer->regions, region))
 		return false;
@@ -297,14 +276,6 @@ static bool onesided_move(struct transfer *transfer, const struct send_wqe *wqe)
 	return !err;
 }
 
-/* Is the peer's memory accessible at all? */
-static bool is_reachable(const struct transfer *transfer)
-{
-	return !transfer->length || transfer->mapped ||
-	       (transfer->need != IBV_ACCESS_REMOTE_ATOMIC &&
-		peer_both_copy(transfer->local, transfer->peer));
-}
-
 /*
  * Fault in our own pages beforehand. The transport explains a page that is not mapped. Those of a
  * block, which is never copied on write, are there unless they have never been used: to touch each
@@ -327,35 +298,22 @@ static bool make_present(struct transfer *transfer)
 
 static bool move_with_hazard(struct transfer *transfer, const struct send_wqe *wqe)
 {
-	struct hazard_table *hazards = transfer->peer->hazards;
+	const struct peer *peer = transfer->peer;
 	unsigned hazard;
 	bool moved;
 
-	if (!hazard_begin(hazards, transfer->region.id, transfer->theirs, transfer->number, &hazard))
+	/* Inline data is in the queue, and always present. */
+	if (!(wqe->flags & IBV_SEND_INLINE) && !make_present(transfer))
 		return false;
-	moved = still_holds(transfer) && onesided_move(transfer, wqe);
-	if (moved && row_may_begin(transfer, wqe))
-		row_begin(transfer->row, transfer, wqe, hazard);
-	else
-		hazard_end(hazards, hazard);
-	return moved;
-}
-
-/* Inline data is in the queue, and always present. */
-static bool move_granted(struct transfer *transfer, const struct send_wqe *wqe)
-{
-	return ((wqe->flags & IBV_SEND_INLINE) || make_present(transfer)) &&
-	       move_with_hazard(transfer, wqe);
-}
-
-static bool move_apart(struct transfer *transfer, struct qp *qp, const struct send_wqe *wqe)
-	REQUIRES(qp->lock)
-{
-	bool moved;
-
-	lock_release(&qp->lock);
-	moved = move_granted(transfer, wqe);
-	lock_acquire(&qp->lock);
+	if (!hazard_begin(peer->hazards, transfer->region.id, transfer->theirs, transfer->number, &hazard))
+		return false;
+	/* With the hazard published: the channel is the same, and neither grant has ended. */
+	moved = atomic_load(&peer->life) == transfer->life &&
+		grant_is_alive(peer->alive, transfer->theirs) &&
+		(!transfer->length || peer_region_holds(peer->regions, &transfer->region)) &&
+		onesided_move(transfer, wqe);
+	if (!moved || !row_begin(transfer->row, transfer, wqe, hazard))
+		hazard_end(peer->hazards, hazard);
 	return moved;
 }
 
@@ -365,33 +323,27 @@ static bool carry_out(struct transfer *transfer, struct qp *qp, const struct sen
 	bool done;
 
 	transfer->theirs = qp->pairing.theirs;
-	if (!find_region(transfer, qp, wqe) || !is_reachable(transfer) ||
-	    !access_local_begin(transfer, wqe))
+	if (!find_region(transfer, qp, wqe))
+		return false;
+	/* Is the peer's memory accessible at all? */
+	if (transfer->length && !transfer->mapped &&
+	    (transfer->need == IBV_ACCESS_REMOTE_ATOMIC || !peer_both_copy(transfer->local, transfer->peer)))
+		return false;
+	if (!access_local_begin(transfer, wqe))
 		return false;
 	transfer->apart = transfer->length > LOCKED_BYTES_MAX || (transfer->length && !transfer->mapped);
-	done = transfer->apart ? move_apart(transfer, qp, wqe) : move_granted(transfer, wqe);
+	if (transfer->apart) {
+		lock_release(&qp->lock);
+		done = move_with_hazard(transfer, wqe);
+		lock_acquire(&qp->lock);
+	} else {
+		done = move_with_hazard(transfer, wqe);
+	}
 	access_local_end(transfer);
 	/* The region may be another one by now (ibv_rereg_mr). */
 	if (!done && transfer->length)
 		transfer->asked = pairing_ask_key(transfer->local, qp, transfer->peer, wqe);
 	return done;
-}
-
-/* Is the request still there? Without the lock the QP may have failed and flushed it. */
-static bool is_current(const struct transfer *transfer)
-{
-	struct qp *qp = transfer->qp;
-
-	lock_assert_held(&qp->lock);
-	return qp->state == IBV_QPS_RTS && qp->sq.tail == transfer->number &&
-	       qp->sq.tail != qp->sq.head;
-}
-
-static enum counter counter_of(unsigned need)
-{
-	return need == IBV_ACCESS_REMOTE_WRITE	? COUNTER_LOCAL_WRITE
-	       : need == IBV_ACCESS_REMOTE_READ ? COUNTER_LOCAL_READ
-						: COUNTER_LOCAL_ATOMIC;
 }
 
 /*
@@ -421,7 +373,9 @@ static bool transfer_begin(struct transfer *transfer, struct local *local, struc
 static bool onesided_complete(struct local *local, struct qp *qp, unsigned need, uint64_t original, bool mapped,
 			      struct effects *effects) REQUIRES(qp->lock)
 {
-	counter_add(local->counters, counter_of(need), 1);
+	counter_add(local->counters, need == IBV_ACCESS_REMOTE_WRITE  ? COUNTER_LOCAL_WRITE
+				     : need == IBV_ACCESS_REMOTE_READ ? COUNTER_LOCAL_READ
+								      : COUNTER_LOCAL_ATOMIC, 1);
 	if (trace_wants(TRACE_PACKETS | TRACE_LOG))
 		trace_direct(qp, send_queue_at(&qp->sq, qp->sq.tail), original, mapped);
 	transport_direct_done(qp, NULL, qp->send_cq->stamped ? clock_now_ns() : 0, effects);
@@ -442,7 +396,8 @@ bool onesided_run(struct local *local, struct qp *qp, const struct send_wqe *wqe
 	       pairing_establish(local, qp, transfer.peer) && carry_out(&transfer, qp, wqe);
 
 	pairing_judge(qp, done ? PAIRING_DONE : transfer.asked ? PAIRING_WAITS : PAIRING_OBJECTS);
-	if (!done || !is_current(&transfer))
+	/* Is the request still there? Without the lock the QP may have failed and flushed it. */
+	if (!done || qp->state != IBV_QPS_RTS || qp->sq.tail != transfer.number || qp->sq.tail == qp->sq.head)
 		return false;
 	return onesided_complete(local, qp, transfer.need, transfer.original, transfer.mapped || !transfer.length,
 				 effects);
@@ -488,23 +443,6 @@ static bool write_with_hazard(struct local *local, struct qp *qp, const struct p
 	return done;
 }
 
-/* From a region that is not kept yet. */
-static bool write_from_region(struct local *local, struct qp *qp, const struct peer *peer,
-			      const struct short_write *write, const struct ibv_sge *sge) REQUIRES(qp->lock)
-{
-	const struct mr_accessor accessor = { .pd = qp_send_pd(qp), .qpn = qp->number };
-	struct mr_access access;
-	bool done;
-
-	if (mr_access_begin(local->mrs, &accessor, sge->lkey, 0, sge->addr, write->length, &access) != MR_OK)
-		return false;
-	done = (mr_access_in_block(local->mrs, &access) || !user_touch(access.host, write->length)) &&
-	       write_with_hazard(local, qp, peer, write, access.host);
-	mr_keep(local->mrs, &access, qp->number, &qp_notes(qp)->source);
-	mr_access_end(&access);
-	return done;
-}
-
 /* Is it wholly in the region that the shortcut has as its target? */
 static bool target_has(const struct shortcut_target *target, const struct short_write *write)
 {
@@ -536,18 +474,28 @@ bool onesided_write_at_once(struct local *local, struct qp *qp, struct peer *pee
 			    struct effects *effects)
 {
 	const struct short_write write = { wr->wr.rdma.remote_addr, wr->wr.rdma.rkey, wr->sg_list->length };
-	const struct mr_kept *kept = &qp_notes(qp)->source;
+	struct mr_kept *kept = &qp_notes(qp)->source;
 	const void *from;
 	bool done;
 
 	if (!target_is_found(qp, peer, &write))
 		return false;
 	from = mr_kept_at(kept, wr->sg_list->lkey, wr->sg_list->addr, write.length);
-	if (from)
+	if (from) {
 		done = (kept->in_block || !user_touch(from, write.length)) &&
 		       write_with_hazard(local, qp, peer, &write, from);
-	else
-		done = write_from_region(local, qp, peer, &write, wr->sg_list);
+	} else {
+		const struct mr_accessor accessor = { .pd = qp_send_pd(qp), .qpn = qp->number };
+		struct mr_access access;
+
+		if (mr_access_begin(local->mrs, &accessor, wr->sg_list->lkey, 0, wr->sg_list->addr, write.length,
+				    &access) != MR_OK)
+			return false;
+		done = (mr_access_in_block(local->mrs, &access) || !user_touch(access.host, write.length)) &&
+		       write_with_hazard(local, qp, peer, &write, access.host);
+		mr_keep(local->mrs, &access, qp->number, kept);
+		mr_access_end(&access);
+	}
 	if (!done)
 		return false;
 	counter_add(local->counters, COUNTER_LOCAL_WRITE, 1);

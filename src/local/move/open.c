@@ -62,14 +62,6 @@ void local_add_slot(struct local *local, const struct slot *slot)
 	atomic_store_explicit(&peers->slots, count + 1, memory_order_release);
 }
 
-static int open_sockets(struct local *local)
-{
-	local->bells_fd = fail_now(FAIL_EPOLL) ? -1 : epoll_create1(EPOLL_CLOEXEC);
-	if (local->bells_fd < 0)
-		return errno;
-	return waiter_add(local->waiter, local->bells_fd, local->bells_tag);
-}
-
 static void move_receive(struct local *local)
 {
 	local_receive(local);
@@ -91,7 +83,8 @@ int local_open(struct local *local)
 	err = ring_open(&local->channel_link, local->counters, peer_send_bell);
 	if (err)
 		goto free_peers;
-	err = open_sockets(local);
+	local->bells_fd = fail_now(FAIL_EPOLL) ? -1 : epoll_create1(EPOLL_CLOEXEC);
+	err = local->bells_fd < 0 ? errno : waiter_add(local->waiter, local->bells_fd, local->bells_tag);
 	if (err)
 		goto close_ring;
 	peers->ops = &channel_ops;

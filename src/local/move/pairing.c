@@ -209,21 +209,6 @@ static const char *pairing_objection(struct qp *qp, const struct peer *peer,
 	return transport_pairing_asked(qp, control->psn);
 }
 
-/*
- * Packets of that QP may be executed here, and answered to another one: nothing is dropped, and the requester
- * would not learn why it gets no answer.
- */
-static void answer_no(struct control *answer, const struct qp *qp, const struct peer *peer,
-		      const struct control *ask) REQUIRES(qp->lock)
-{
-	if ((qp->state != IBV_QPS_RTR && qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD) ||
-	    is_connected_to(qp, peer, ask->qpn))
-		return;
-	answer->refusal = DROP_OTHER_QP;
-	answer->value = qp->attr.dest_qp_num;
-	answer->psn = ask->psn;
-}
-
 /* What the requester may execute by itself: nothing that is counted here. */
 static uint32_t pairing_rights(const struct qp *qp) REQUIRES(qp->lock)
 {
@@ -247,7 +232,16 @@ static bool answer_ask_qp(struct local *local, struct peer *peer, const struct c
 		lock_acquire(&qp->lock);
 		why = pairing_objection(qp, peer, ask);
 		if (why) {
-			answer_no(&answer, qp, peer, ask);
+			/*
+			 * Packets of that QP may be executed here, and answered to another one: nothing is
+			 * dropped, and the requester would not learn why it gets no answer.
+			 */
+			if ((qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD) &&
+			    !is_connected_to(qp, peer, ask->qpn)) {
+				answer.refusal = DROP_OTHER_QP;
+				answer.value = qp->attr.dest_qp_num;
+				answer.psn = ask->psn;
+			}
 			log_debug("qp 0x%06x: qp 0x%06x has to send packets: %s", qp->number, ask->qpn, why);
 		} else {
 			answer.qp = pairing_grant_qp(local, qp, peer);
@@ -338,33 +332,26 @@ void pairing_reconsider(struct qp *qp)
 
 /* ---- SRQs: the requester ---- */
 
-static bool ask_srq(struct local *local, struct qp *qp, struct peer *peer, uint32_t srqn)
-	REQUIRES(qp->lock)
-{
-	struct pairing *pairing = &qp->pairing;
-	struct control control = { .kind = CONTROL_ASK_SRQ, .qpn = qp->number, .srqn = srqn,
-				   .owner_qpn = qp->attr.dest_qp_num, .qp = pairing->theirs };
-
-	if (pairing->asked_srqn || !srqn || !control_send(local, peer, &control, qp->number))
-		return false;
-	pairing->asked_srqn = srqn;
-	return true;
-}
-
 bool pairing_find_pd(struct local *local, struct qp *qp, struct peer *peer, const struct send_wqe *wqe,
 		     uint32_t *pd, bool *asked)
 {
 	unsigned at = wqe->remote_srqn % PAIRING_TARGETS;
+	struct pairing *pairing = &qp->pairing;
+	struct control control;
 
 	if (!qp->targets) {
-		*pd = qp->pairing.pd;
+		*pd = pairing->pd;
 		return true;
 	}
 	if (wqe->remote_srqn && qp->targets->entry[at].srqn == wqe->remote_srqn) {
 		*pd = qp->targets->entry[at].pd;
 		return true;
 	}
-	*asked = ask_srq(local, qp, peer, wqe->remote_srqn);
+	control = (struct control){ .kind = CONTROL_ASK_SRQ, .qpn = qp->number, .srqn = wqe->remote_srqn,
+				    .owner_qpn = qp->attr.dest_qp_num, .qp = pairing->theirs };
+	*asked = !pairing->asked_srqn && wqe->remote_srqn && control_send(local, peer, &control, qp->number);
+	if (*asked)
+		pairing->asked_srqn = wqe->remote_srqn;
 	return false;
 }
 
@@ -407,31 +394,23 @@ static struct qp *pairing_asked_qp(struct local *local, struct peer *peer, const
 	return grant_find(&peer->grants, GRANT_QP, ask->qp, &qpn) ? local->ops->find_qp(local->owner, qpn) : NULL;
 }
 
-/* Wrong numbers count as wrong keys do. */
-static uint32_t pd_of_srq(struct local *local, struct peer *peer, const struct control *ask)
-{
-	uint64_t now_ns = clock_now_ns();
-	uint32_t pd = 0;
-	struct qp *qp = pairing_asked_qp(local, peer, ask);
-
-	if (!qp)
-		return 0;
-	lock_acquire(&qp->lock);
-	if (qp->xrcd && !guesses_are_used_up(&qp->responder.key_probes, now_ns)) {
-		pd = pd_of_requests(qp, ask->srqn);
-		if (!pd)
-			guesses_add(&qp->responder.key_probes, now_ns);
-	}
-	lock_release(&qp->lock);
-	return pd;
-}
-
+/* 0: there is none. Wrong numbers count as wrong keys do. */
 static bool answer_ask_srq(struct local *local, struct peer *peer, const struct control *ask)
 {
 	struct control answer = { .kind = CONTROL_SRQ, .qpn = ask->qpn, .owner_qpn = ask->owner_qpn,
 				  .qp = ask->qp, .srqn = ask->srqn };
+	struct qp *qp = pairing_asked_qp(local, peer, ask);
+	uint64_t now_ns = clock_now_ns();
 
-	answer.pd = pd_of_srq(local, peer, ask);
+	if (qp) {
+		lock_acquire(&qp->lock);
+		if (qp->xrcd && !guesses_are_used_up(&qp->responder.key_probes, now_ns)) {
+			answer.pd = pd_of_requests(qp, ask->srqn);
+			if (!answer.pd)
+				guesses_add(&qp->responder.key_probes, now_ns);
+		}
+		lock_release(&qp->lock);
+	}
 	return control_send(local, peer, &answer, 0);
 }
 

@@ -73,12 +73,6 @@ static struct qp *receiver_lock(struct local *local, struct receiver *receiver, 
 	return qp;
 }
 
-/* NULL: there is no completion. */
-static uint64_t time_for(const struct cq *cq)
-{
-	return cq && cq->stamped ? clock_now_ns() : 0;
-}
-
 static enum message_fate receive_malformed(struct local *local)
 {
 	drop_count(local->counters, DROP_MALFORMED, 1);
@@ -95,6 +89,7 @@ static enum message_fate receive_execute(struct local *local, struct receiver *r
 {
 	struct message_piece source[MESSAGE_PIECES_MAX];
 	enum message_fate fate;
+	const struct cq *cq;
 	struct qp *qp;
 	uint32_t qpn;
 
@@ -113,7 +108,8 @@ static enum message_fate receive_execute(struct local *local, struct receiver *r
 		trace_message_received(qp, message, 0);
 	if (message->flags & MESSAGE_RENDEZVOUS)
 		memcpy(source, message->data, message->piece_count * sizeof(source[0]));
-	fate = transport_message_receive(qp, message, time_for(transport_message_cq(qp, message)),
+	cq = transport_message_cq(qp, message);		/* NULL: there is no completion */
+	fate = transport_message_receive(qp, message, cq && cq->stamped ? clock_now_ns() : 0,
 					 &receiver->effects);
 	if (fate == MESSAGE_FETCH) {
 		ring_hold(local->channel_link, received);
@@ -160,21 +156,18 @@ static APART bool receiver_begin_row(struct local *local, struct receiver *recei
 	return transport_row_continue(&receiver->row, qp);
 }
 
-static bool receiver_row_fits(struct qp *qp, const struct ring_message *received)
-{
-	lock_assert_held(&qp->lock);
-	return qp->pairing.ours == received->head[0];
-}
-
 /* False: nothing was done, and no row is open. */
 static bool receive_in_row(struct local *local, struct receiver *receiver,
 			   const struct ring_message *received)
 {
 	struct qp *qp = receiver->row.qp;
 
-	if (qp && (receiver->channel != received->channel || receiver->length == ROW_MAX ||
-		   !receiver_row_fits(qp, received)))
-		receiver_end_row(receiver);
+	if (qp) {
+		lock_assert_held(&qp->lock);
+		if (receiver->channel != received->channel || receiver->length == ROW_MAX ||
+		    qp->pairing.ours != received->head[0])
+			receiver_end_row(receiver);
+	}
 	if (!receiver->row.qp &&
 	    (received->head[2] & ROW_FLAGS || !receiver_begin_row(local, receiver, received)))
 		return false;
@@ -202,23 +195,12 @@ static APART void receiver_open_shortcut(struct receiver *receiver)
 	transport_row_open(qp);
 }
 
-static enum message_fate receive_take_control(struct local *local, struct receiver *receiver,
-					      struct peer *peer,
-					      const struct ring_message *received)
-{
-	struct control control;
-
-	if (!control_parse(received->data, received->bytes, &control))
-		return receive_malformed(local);
-	receiver_unlock(local, receiver);
-	return pairing_receive(local, peer, &control) ? MESSAGE_EXECUTED : MESSAGE_REFUSED;
-}
-
 static APART enum message_fate receive_take(struct local *local, struct receiver *receiver,
 					    const struct ring_message *received,
 					    struct local_message *message)
 {
 	struct peer *peer = peer_at(local, received->channel);
+	struct control control;
 
 	message->length = 0;
 	if (!peer)
@@ -228,8 +210,12 @@ static APART enum message_fate receive_take(struct local *local, struct receiver
 		ring_hold(local->channel_link, received);
 		return MESSAGE_FETCH;
 	}
-	if (!received->head[0])
-		return receive_take_control(local, receiver, peer, received);
+	if (!received->head[0]) {
+		if (!control_parse(received->data, received->bytes, &control))
+			return receive_malformed(local);
+		receiver_unlock(local, receiver);
+		return pairing_receive(local, peer, &control) ? MESSAGE_EXECUTED : MESSAGE_REFUSED;
+	}
 	if (!message_parse(received->head, received->data, received->bytes, message))
 		return receive_malformed(local);
 	return receive_execute(local, receiver, peer, received, message);
@@ -237,28 +223,24 @@ static APART enum message_fate receive_take(struct local *local, struct receiver
 
 /* ---- answers ---- */
 
-/* The peer could not take a question about that QP or (0) about a key. */
-static void ask_again(struct local *local, unsigned channel, uint32_t qpn)
-{
-	struct peer *peer = peer_at(local, channel);
-
-	if (qpn)
-		pairing_ask_again(local, qpn);
-	else if (peer)
-		peer_keys_ask_again(peer->regions);
-}
-
 static APART void receive_take_answer(struct local *local, struct receiver *receiver, unsigned channel,
 				      const struct ring_answer *answer)
 {
 	struct message_answer taken;
+	struct peer *peer;
 	uint32_t number;
 	struct qp *qp;
 
 	if (OWNER_IS_CONTROL(answer->owner)) {
 		receiver_unlock(local, receiver);
-		if (answer->refused)
-			ask_again(local, channel, answer->owner & QPN_MASK);
+		if (!answer->refused)
+			return;
+		/* The peer could not take a question about that QP or (0) about a key. */
+		peer = peer_at(local, channel);
+		if (answer->owner & QPN_MASK)
+			pairing_ask_again(local, answer->owner & QPN_MASK);
+		else if (peer)
+			peer_keys_ask_again(peer->regions);
 		return;
 	}
 	if (answer->committed)
@@ -277,34 +259,27 @@ static APART void receive_take_answer(struct local *local, struct receiver *rece
 		trace_message_answered(qp, number);
 }
 
-/*
- * A program may take what its peer sends back for proof that its own message has arrived (tgt
- * does): the completion of the one comes before that of the other.
- */
-static void take_answers_before(struct local *local, struct receiver *receiver,
-				const struct ring_message *received)
-{
-	struct ring_answer answer;
-
-	while (ring_take_answer_before(received, &answer)) {
-		receiver_end_row(receiver);	/* it may be complete in the same CQ */
-		receive_take_answer(local, receiver, received->channel, &answer);
-	}
-}
-
 /* ---- both ---- */
 
 static FLAT unsigned take_messages(struct local *local, struct receiver *receiver)
 {
 	struct ring_message received;
 	struct local_message message;
+	struct ring_answer answer;
 	int64_t left = BYTES_MAX;
 	unsigned n;
 
 	for (n = 0; n < MESSAGES_MAX && left > 0 && ring_peek(local->channel_link, &received); n++) {
 		enum message_fate fate;
 
-		take_answers_before(local, receiver, &received);
+		/*
+		 * A program may take what its peer sends back for proof that its own message has arrived (tgt
+		 * does): the completion of the one comes before that of the other.
+		 */
+		while (ring_take_answer_before(&received, &answer)) {
+			receiver_end_row(receiver);	/* it may be complete in the same CQ */
+			receive_take_answer(local, receiver, received.channel, &answer);
+		}
 		if (receive_in_row(local, receiver, &received)) {
 			ring_finish_next(&received, false);
 			left -= received.bytes;

@@ -67,34 +67,28 @@ static void send_block(struct local *local, struct peer *peer, const struct mr_d
 	close(fd);
 }
 
-/* Explain, once per grant, how the peer accesses the region, and why. */
-static void explain_way(const struct local *local, const struct peer *peer,
-			const struct mr_description *region, const struct control *answer)
+void grant_block(struct local *local, struct peer *peer, const struct mr_description *region,
+		 unsigned rights, struct control *answer)
 {
-	const char *why = answer->mapped ? "mapped by" :
-			  peer_both_copy(local, peer) ? "copied by" : "sent through the ring to";
+	const char *way;
+	bool writable;
 
+	if (region->block && may_map(rights, peer_both_copy(local, peer), &writable))
+		send_block(local, peer, region, writable, answer);
+	/* Once per grant: how the peer accesses the region, and why. */
+	way = answer->mapped ? "mapped by" :
+	      peer_both_copy(local, peer) ? "copied by" : "sent through the ring to";
 	if (region->block || local->mode > LOCAL_MAPPED)
 		explain_of(OF(REGION, region->host),
 			"region 0x%llx of %llu KiB is %s process %d",
 			(unsigned long long)region->host,
-			(unsigned long long)(region->length >> 10), why, (int)peer->memory.pid);
+			(unsigned long long)(region->length >> 10), way, (int)peer->memory.pid);
 	else
 		explain_of(OF(REGION, region->host),
 			"region 0x%llx of %llu KiB is ordinary memory: %s process %d; to have it "
 			"mapped, allocate it page-aligned and as a whole, or use ibv_alloc_dm",
 			(unsigned long long)region->host,
-			(unsigned long long)(region->length >> 10), why, (int)peer->memory.pid);
-}
-
-void grant_block(struct local *local, struct peer *peer, const struct mr_description *region,
-		 unsigned rights, struct control *answer)
-{
-	bool writable;
-
-	if (region->block && may_map(rights, peer_both_copy(local, peer), &writable))
-		send_block(local, peer, region, writable, answer);
-	explain_way(local, peer, region, answer);
+			(unsigned long long)(region->length >> 10), way, (int)peer->memory.pid);
 }
 
 /* ---- offers ---- */

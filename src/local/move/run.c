@@ -11,18 +11,6 @@
 
 #define RUN_MAX 64u			/* requests in a row, before others have a turn */
 
-/* Execute the next request without packets. False: none, or it has to wait, or needs packets. */
-static bool run_next(struct local *local, struct qp *qp, struct onesided_row *row,
-		     struct effects *effects) REQUIRES(qp->lock)
-{
-	bool message;
-	struct send_wqe *wqe = transport_run_next(qp, &message);
-
-	if (message)
-		return message_send(local, qp, wqe);
-	return wqe && onesided_run(local, qp, wqe, row, effects);
-}
-
 void local_run(struct local *local, struct qp *qp, struct effects *effects)
 {
 	/*
@@ -32,17 +20,23 @@ void local_run(struct local *local, struct qp *qp, struct effects *effects)
 	const uint32_t wanted = atomic_load_explicit(&trace_wanted, memory_order_relaxed);
 	const unsigned most = RUN_MAX * !(wanted & TRACE_PAYLOAD);
 	const bool asks = transport_run_begin(qp);
+	struct send_wqe *wqe;
 	struct onesided_row row;
 	unsigned n, left;
+	bool message;
 
 	if (!local->direct || !qp->route.loopback || !qp_is(qp, QP_CONNECTED))
 		return;
 	if (asks)
 		pairing_ask_barrier(local, qp);
 	row.peer = NULL;
-	for (n = 0; n < most && !effects_full(effects); n++)
-		if (!run_next(local, qp, &row, effects))
+	for (n = 0; n < most && !effects_full(effects); n++) {
+		wqe = transport_run_next(qp, &message);
+		/* It has to wait, or needs packets; or there is none. */
+		if (message ? !message_send(local, qp, wqe) :
+			      !wqe || !onesided_run(local, qp, wqe, &row, effects))
 			break;
+	}
 	onesided_row_end(&row);
 	left = transport_run_end(qp, n == RUN_MAX || effects_full(effects));
 	if (left & RUN_STREAMS)

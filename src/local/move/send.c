@@ -113,26 +113,19 @@ static bool send_put(struct local *local, struct qp *qp, struct send_wqe *wqe,
 	return true;
 }
 
-static bool try_to_send(struct local *local, struct qp *qp, struct send_wqe *wqe,
-			struct peer *peer, bool *full) REQUIRES(qp->lock)
-{
-	struct message_piece piece[SGES_MAX];	/* not cleared: most messages have none */
-	enum way way;
-
-	*full = false;
-	if (!(ring_reach(local->channel_link, peer->channel) & RING_MESSAGES) ||
-	    !pairing_establish(local, qp, peer))
-		return false;
-	way = choose_way(peer, wqe, peer_both_copy(local, peer));
-	return way != PACKETS && (way == EAGER || find_pieces(local, qp, peer, wqe, piece)) &&
-	       send_put(local, qp, wqe, peer->channel, way == EAGER ? NULL : piece, full);
-}
-
 bool message_send(struct local *local, struct qp *qp, struct send_wqe *wqe)
 {
 	struct peer *peer = peer_of_slot(local, qpn_slot(qp->attr.dest_qp_num));
-	bool full = false, sent = peer && try_to_send(local, qp, wqe, peer, &full);
+	struct message_piece piece[SGES_MAX];	/* not cleared: most messages have none */
+	bool full = false, sent = false;
+	enum way way;
 
+	if (peer && ring_reach(local->channel_link, peer->channel) & RING_MESSAGES &&
+	    pairing_establish(local, qp, peer)) {
+		way = choose_way(peer, wqe, peer_both_copy(local, peer));
+		sent = way != PACKETS && (way == EAGER || find_pieces(local, qp, peer, wqe, piece)) &&
+		       send_put(local, qp, wqe, peer->channel, way == EAGER ? NULL : piece, &full);
+	}
 	pairing_judge(qp, sent ? PAIRING_DONE : full ? PAIRING_WAITS : PAIRING_OBJECTS);
 	return sent;
 }

@@ -29,32 +29,20 @@
 
 #define SHORT_MAX	2048u		/* as EAGER_MAPPED_MAX in send.c: always copied into the ring */
 
-/* The rules, of this moment. */
-static struct peer *shortcut_peer(struct local *local, const struct qp *qp) REQUIRES(qp->lock)
-{
-	struct peer *peer;
-
-	if (!local->direct || !qp->route.loopback || !transport_message_always_next(qp))
-		return NULL;
-	peer = peer_of_slot(local, qpn_slot(qp->attr.dest_qp_num));
-	return peer && ring_reach(local->channel_link, peer->channel) & RING_MESSAGES &&
-	       pairing_is_settled(qp, peer) ? peer : NULL;
-}
-
-/* One like it could take a shortcut. */
-static bool is_short(const struct send_wqe *wqe)
-{
-	return (wqe->opcode == IBV_WR_SEND || wqe->opcode == IBV_WR_RDMA_WRITE) && wqe->length <= SHORT_MAX;
-}
-
 void local_open_shortcut(struct local *local, struct qp *qp)
 {
 	/* Before the rules are asked: what changes meanwhile moves it. */
 	uint32_t epoch = atomic_load_explicit(&local->epoch, memory_order_acquire);
+	const struct send_wqe *last = send_queue_at(&qp->sq, qp->sq.head - 1);
+	const struct peer *peer = NULL;
 
 	qp_notes(qp)->target = (struct shortcut_target){ 0 };
-	qp->shortcut = is_short(send_queue_at(&qp->sq, qp->sq.head - 1)) && shortcut_peer(local, qp) ?
-		       epoch : 0;
+	/* One like the last could take a shortcut, and the rules hold at this moment. */
+	if ((last->opcode == IBV_WR_SEND || last->opcode == IBV_WR_RDMA_WRITE) && last->length <= SHORT_MAX &&
+	    local->direct && qp->route.loopback && transport_message_always_next(qp))
+		peer = peer_of_slot(local, qpn_slot(qp->attr.dest_qp_num));
+	qp->shortcut = peer && ring_reach(local->channel_link, peer->channel) & RING_MESSAGES &&
+		       pairing_is_settled(qp, peer) ? epoch : 0;
 }
 
 static bool send_short(struct local *local, struct qp *qp, uint32_t channel, struct send_wqe *wqe)

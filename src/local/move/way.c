@@ -3,18 +3,30 @@
 #include "local/move/internal.h"
 #include "trace/trace.h"
 
-static const char *no_channel(const struct local *local, uint32_t slot)
-{
-	int err = slot < SLOT_COUNT ? atomic_load_explicit(&local->peers->refusal[slot], memory_order_relaxed) : 0;
-
-	return err ? connect_reason(err) : "the process was not asked yet";
-}
-
-static enum local_way way_by_channel(const struct local *local, struct qp *qp, const struct peer *peer,
-				     const char **why) REQUIRES(qp->lock)
+enum local_way local_way(const struct local *local, struct qp *qp, const char **why)
 {
 	const struct pairing *pairing = &qp->pairing;
+	uint32_t slot = qpn_slot(qp->attr.dest_qp_num);
+	const struct peer *peer;
+	int err;
 
+	*why = "";
+	if (!qp->route.loopback) {
+		*why = qp->by_udp ? "memory was shared later than this UC QP was connected" : "another host";
+		return WAY_UDP;
+	}
+	if (!local->peers || !local->channel_link) {
+		*why = local->mode == LOCAL_OFF ? "no memory is shared: VERBATIM_MEMORY=off" :
+						  "no memory is shared: a set-id program";
+		return WAY_UDP;
+	}
+	peer = peer_of_slot(local, slot);
+	if (!peer) {
+		err = slot < SLOT_COUNT ?
+			      atomic_load_explicit(&local->peers->refusal[slot], memory_order_relaxed) : 0;
+		*why = err ? connect_reason(err) : "the process was not asked yet";
+		return WAY_UDP;
+	}
 	if (!local->direct) {
 		*why = local->packets_why ? local->packets_why : "VERBATIM_MEMORY=ring";
 		return WAY_RING;
@@ -35,28 +47,6 @@ static enum local_way way_by_channel(const struct local *local, struct qp *qp, c
 	}
 	*why = "the kernel forbids access to each other's memory (ptrace)";
 	return WAY_RING;
-}
-
-enum local_way local_way(const struct local *local, struct qp *qp, const char **why)
-{
-	uint32_t slot = qpn_slot(qp->attr.dest_qp_num);
-	const struct peer *peer;
-
-	*why = "";
-	if (!qp->route.loopback) {
-		*why = qp->by_udp ? "memory was shared later than this UC QP was connected" : "another host";
-		return WAY_UDP;
-	}
-	if (!local->peers || !local->channel_link) {
-		*why = local->mode == LOCAL_OFF ? "no memory is shared: VERBATIM_MEMORY=off" :
-						  "no memory is shared: a set-id program";
-		return WAY_UDP;
-	}
-	peer = peer_of_slot(local, slot);
-	if (peer)
-		return way_by_channel(local, qp, peer, why);
-	*why = no_channel(local, slot);
-	return WAY_UDP;
 }
 
 unsigned local_channel_count(const struct local *local)

@@ -76,21 +76,6 @@ struct request {
 	bool moved;				/* a connect went over to TCP */
 };
 
-static nfds_t place_all(struct request *request)
-{
-	nfds_t used = 0;
-
-	for (nfds_t i = 0; i < request->count; i++)
-		used += poll_places(request->fds[i].fd, request->fds[i].events,
-				    &request->places[used], &request->twins[i]);
-	return used;
-}
-
-static unsigned places_of(const struct twin *twin)
-{
-	return twin && twin->mode == TWIN_BOTH && twin->listening ? 2 : 1;
-}
-
 /* Results go to the program's array; references are given back. Returns ready entries. */
 static int preload_poll_collect(struct request *request, const unsigned char *widths)
 {
@@ -143,9 +128,12 @@ static int poll_with(struct request *request, int64_t deadline_ns)
 	nfds_t used;
 
 	for (;;) {
-		used = place_all(request);
-		for (nfds_t i = 0; i < request->count; i++)
-			widths[i] = (unsigned char)places_of(request->twins[i]);
+		used = 0;
+		for (nfds_t i = 0; i < request->count; i++) {
+			widths[i] = (unsigned char)poll_places(request->fds[i].fd, request->fds[i].events,
+							       &request->places[used], &request->twins[i]);
+			used += widths[i];
+		}
 		request->waits = true;
 		result = RDMA_CALL(rpoll(request->places, used, poll_left_ms(deadline_ns)));
 		request->waits = false;

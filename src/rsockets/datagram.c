@@ -41,21 +41,6 @@ static bool is_true(const uint8_t *grh, const struct sockaddr_storage *said)
 	return grh[0] >> 4 == 6 && !memcmp(grh + 8, &v6->sin6_addr, 16);
 }
 
-static bool is_peer(const struct rsocket *rs, const struct sockaddr_storage *from)
-{
-	const struct sockaddr_in *a4 = (const struct sockaddr_in *)from;
-	const struct sockaddr_in6 *a6 = (const struct sockaddr_in6 *)from;
-	const struct sockaddr_in *b4 = (const struct sockaddr_in *)&rs->datagram.peer;
-	const struct sockaddr_in6 *b6 = (const struct sockaddr_in6 *)&rs->datagram.peer;
-
-	if (from->ss_family != rs->datagram.peer.ss_family)
-		return false;
-	if (from->ss_family == AF_INET)
-		return a4->sin_port == b4->sin_port && a4->sin_addr.s_addr == b4->sin_addr.s_addr;
-	return a6->sin6_port == b6->sin6_port &&
-	       !memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof(a6->sin6_addr));
-}
-
 /* The next datagram that is for us; those that are not go. */
 static struct rs_link *next_arrival(struct rsocket *rs, struct sockaddr_storage *from)
 {
@@ -67,7 +52,7 @@ static struct rs_link *next_arrival(struct rsocket *rs, struct sockaddr_storage 
 
 		if (!rs_datagram_header_read(grh + GRH_BYTES, bytes, from) &&
 		    (!link->has_addresses || is_true(grh, from)) &&
-		    (!rs->datagram.connected || is_peer(rs, from)))
+		    (!rs->datagram.connected || rs_address_same(from, (struct sockaddr *)&rs->datagram.peer)))
 			return link;
 		rs_link_take(link);
 	}
@@ -145,27 +130,12 @@ static int find_destination(struct rsocket *rs, const struct sockaddr *to, int64
 	return err;
 }
 
-static int send_known(struct rsocket *rs, const struct rs_destination *destination,
-		      struct rs_cursor *from)
-{
-	struct rs_link *link = destination->link;
-	size_t bytes = RS_DATAGRAM_HEADER_BYTES + from->left;
-	char *slot;
-
-	if (bytes > link->mtu)
-		return EMSGSIZE;
-	slot = rs_link_send_slot(link);
-	if (!slot)
-		return EAGAIN;
-	rs_datagram_header_write(&destination->source, (uint8_t *)slot);
-	rs_cursor_gather(from, slot + RS_DATAGRAM_HEADER_BYTES, from->left);
-	return rs_link_send(link, destination, bytes);
-}
-
 static int send_locked(struct rsocket *rs, struct rs_cursor *from, const struct sockaddr *to,
 		       int64_t deadline_ns) REQUIRES(rs->lock)
 {
 	struct rs_destination *destination;
+	size_t bytes = RS_DATAGRAM_HEADER_BYTES + from->left;
+	char *slot;
 	int err;
 
 	for (;;) {
@@ -176,9 +146,14 @@ static int send_locked(struct rsocket *rs, struct rs_cursor *from, const struct 
 			return destination->remote && !rs->datagram.connected ?
 				0 : destination->error;
 		rs_links_progress_locked(rs);
-		err = send_known(rs, destination, from);
-		if (err != EAGAIN)
-			return err;
+		if (bytes > destination->link->mtu)
+			return EMSGSIZE;
+		slot = rs_link_send_slot(destination->link);
+		if (slot) {
+			rs_datagram_header_write(&destination->source, (uint8_t *)slot);
+			rs_cursor_gather(from, slot + RS_DATAGRAM_HEADER_BYTES, from->left);
+			return rs_link_send(destination->link, destination, bytes);
+		}
 		err = rs_wait_locked(rs, rs_datagram_writable_locked, RS_WRITE, deadline_ns);
 		if (err)
 			return err;

@@ -249,19 +249,6 @@ static int poll_all(struct poller *poller, int timeout_ms)
 	return ready;
 }
 
-static void find_rsockets(struct poller *poller)
-{
-	for (nfds_t i = 0; i < poller->count; i++) {
-		poller->watched[i].rs = poller->fds[i].fd < 0 ? NULL : rs_get(poller->fds[i].fd);
-		list_init(&poller->watched[i].sleeper.node);
-		poller->fds[i].revents = 0;
-		if (poller->watched[i].rs)
-			poller->rsockets = true;
-		else
-			poller->others = true;
-	}
-}
-
 static void poller_end(void *ended)
 {
 	struct poller *poller = ended;
@@ -292,7 +279,15 @@ int rpoll(struct pollfd *fds, nfds_t nfds, int timeout)
 	}
 	pthread_cleanup_push(poller_end, &poller);
 	if (poller.watched && poller.slept_on) {
-		find_rsockets(&poller);
+		for (nfds_t i = 0; i < nfds; i++) {
+			poller.watched[i].rs = fds[i].fd < 0 ? NULL : rs_get(fds[i].fd);
+			list_init(&poller.watched[i].sleeper.node);
+			fds[i].revents = 0;
+			if (poller.watched[i].rs)
+				poller.rsockets = true;
+			else
+				poller.others = true;
+		}
 		result = poll_all(&poller, timeout);
 	} else {
 		result = rs_result(ENOMEM);
@@ -302,14 +297,6 @@ int rpoll(struct pollfd *fds, nfds_t nfds, int timeout)
 }
 
 /* ---- rselect ---- */
-
-static short wanted_events(int fd, const fd_set *readfds, const fd_set *writefds,
-			   const fd_set *exceptfds)
-{
-	return (short)((readfds && FD_ISSET(fd, readfds) ? POLLIN : 0) |
-		       (writefds && FD_ISSET(fd, writefds) ? POLLOUT : 0) |
-		       (exceptfds && FD_ISSET(fd, exceptfds) ? POLLPRI : 0));
-}
 
 /* The bits of one set; returns how many. */
 static int rs_poll_give_set(fd_set *set, const struct pollfd *fds, nfds_t count, short wanted,
@@ -328,54 +315,43 @@ static int rs_poll_give_set(fd_set *set, const struct pollfd *fds, nfds_t count,
 	return ready;
 }
 
-static int timeout_of(const struct timeval *timeout)
-{
-	if (!timeout)
-		return -1;
-	if (timeout->tv_sec > INT_MAX / 1000 - 1)
-		return INT_MAX;
-	return (int)(timeout->tv_sec * 1000 + (timeout->tv_usec + 999) / 1000);
-}
-
-/* As Linux does: @timeout becomes what is left of it. */
-static void rs_poll_give_timeout(struct timeval *timeout, int64_t start_ns)
-{
-	int64_t spent_us = (rs_now_ns() - start_ns) / 1000, left_us;
-
-	if (!timeout)
-		return;
-	left_us = (int64_t)timeout->tv_sec * 1000000 + timeout->tv_usec - spent_us;
-	if (left_us < 0)
-		left_us = 0;
-	timeout->tv_sec = left_us / 1000000;
-	timeout->tv_usec = left_us % 1000000;
-}
-
 int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds,
 	    struct timeval *timeout)
 {
 	CALL_BLOCKING();
-	int64_t start_ns = rs_now_ns();
+	int64_t start_ns = rs_now_ns(), left_us;
 	struct pollfd fds[FD_SETSIZE];
+	int ready, timeout_ms = -1;
 	nfds_t count = 0;
-	int ready;
 
 	if (nfds < 0 || nfds > FD_SETSIZE ||
 	    (timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0)))
 		return rs_result(EINVAL);
 	for (int fd = 0; fd < nfds; fd++) {
-		short events = wanted_events(fd, readfds, writefds, exceptfds);
+		short events = (short)((readfds && FD_ISSET(fd, readfds) ? POLLIN : 0) |
+				       (writefds && FD_ISSET(fd, writefds) ? POLLOUT : 0) |
+				       (exceptfds && FD_ISSET(fd, exceptfds) ? POLLPRI : 0));
 
 		if (events)
 			fds[count++] = (struct pollfd){ .fd = fd, .events = events };
 	}
-	ready = rpoll(fds, count, timeout_of(timeout));
+	if (timeout)
+		timeout_ms = timeout->tv_sec > INT_MAX / 1000 - 1 ? INT_MAX :
+			(int)(timeout->tv_sec * 1000 + (timeout->tv_usec + 999) / 1000);
+	ready = rpoll(fds, count, timeout_ms);
 	if (ready < 0)
 		return ready;
 	for (nfds_t i = 0; i < count; i++)
 		if (fds[i].revents & POLLNVAL)
 			return rs_result(EBADF);
-	rs_poll_give_timeout(timeout, start_ns);
+	/* As Linux does: @timeout becomes what is left of it. */
+	if (timeout) {
+		left_us = (int64_t)timeout->tv_sec * 1000000 + timeout->tv_usec -
+			  (rs_now_ns() - start_ns) / 1000;
+		left_us = left_us < 0 ? 0 : left_us;
+		timeout->tv_sec = left_us / 1000000;
+		timeout->tv_usec = left_us % 1000000;
+	}
 	return rs_poll_give_set(readfds, fds, count, POLLIN, POLLIN | POLLHUP | POLLERR) +
 	       rs_poll_give_set(writefds, fds, count, POLLOUT, POLLOUT | POLLERR) +
 	       rs_poll_give_set(exceptfds, fds, count, POLLPRI, POLLPRI);

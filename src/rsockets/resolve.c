@@ -34,29 +34,17 @@ static void free_destination(struct rsocket *rs, struct rs_destination *destinat
 	free(destination);
 }
 
-static bool resolve_same_address(const struct sockaddr_storage *a, const struct sockaddr *b)
-{
-	const struct sockaddr_in *a4 = (const struct sockaddr_in *)a;
-	const struct sockaddr_in6 *a6 = (const struct sockaddr_in6 *)a;
-	const struct sockaddr_in *b4 = (const struct sockaddr_in *)b;
-	const struct sockaddr_in6 *b6 = (const struct sockaddr_in6 *)b;
-
-	if (a->ss_family != b->sa_family)
-		return false;
-	if (a->ss_family == AF_INET)
-		return a4->sin_port == b4->sin_port && a4->sin_addr.s_addr == b4->sin_addr.s_addr;
-	return a6->sin6_port == b6->sin6_port && a6->sin6_scope_id == b6->sin6_scope_id &&
-	       !memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof(a6->sin6_addr));
-}
-
 static struct rs_destination *resolve_find(struct rsocket *rs, const struct sockaddr *address)
 {
 	struct list *node;
 
 	list_for_each(node, &rs->datagram.destinations) {
 		struct rs_destination *destination = list_entry(node, struct rs_destination, node);
+		const struct sockaddr_in6 *a6 = (const struct sockaddr_in6 *)&destination->address;
 
-		if (resolve_same_address(&destination->address, address))
+		if (rs_address_same(&destination->address, address) &&
+		    (a6->sin6_family != AF_INET6 ||
+		     a6->sin6_scope_id == ((const struct sockaddr_in6 *)address)->sin6_scope_id))
 			return destination;
 	}
 	return NULL;

@@ -35,6 +35,20 @@ void rs_address_out(const struct sockaddr *address, struct sockaddr *to, socklen
 	*length = bytes;
 }
 
+bool rs_address_same(const struct sockaddr_storage *a, const struct sockaddr *b)
+{
+	const struct sockaddr_in *a4 = (const struct sockaddr_in *)a;
+	const struct sockaddr_in6 *a6 = (const struct sockaddr_in6 *)a;
+	const struct sockaddr_in *b4 = (const struct sockaddr_in *)b;
+	const struct sockaddr_in6 *b6 = (const struct sockaddr_in6 *)b;
+
+	if (a->ss_family != b->sa_family)
+		return false;
+	if (a->ss_family == AF_INET)
+		return a4->sin_port == b4->sin_port && a4->sin_addr.s_addr == b4->sin_addr.s_addr;
+	return a6->sin6_port == b6->sin6_port && !memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof(a6->sin6_addr));
+}
+
 /* ---- making and freeing ---- */
 
 int rs_new(int domain, int type, const struct rsocket *parent, struct rsocket **created)
@@ -78,28 +92,23 @@ free_socket:
 	return err;
 }
 
-static void free_requests(struct rsocket *rs)
+void rs_free(struct rsocket *rs)
 {
 	struct list *node;
 
-	while ((node = list_pop(&rs->stream.backlog.requests))) {
-		struct rs_request *request = list_entry(node, struct rs_request, node);
-
-		if (request->rs) {
-			rdma_disconnect(request->id);	/* a reset for the peer, as of TCP */
-			rs_put(request->rs);
-		} else {
-			rdma_reject(request->id, NULL, 0);
-			rdma_destroy_id(request->id);
-		}
-		free(request);
-	}
-}
-
-void rs_free(struct rsocket *rs)
-{
 	if (rs->type == SOCK_STREAM) {
-		free_requests(rs);
+		while ((node = list_pop(&rs->stream.backlog.requests))) {
+			struct rs_request *request = list_entry(node, struct rs_request, node);
+
+			if (request->rs) {
+				rdma_disconnect(request->id);	/* a reset for the peer, as of TCP */
+				rs_put(request->rs);
+			} else {
+				rdma_reject(request->id, NULL, 0);
+				rdma_destroy_id(request->id);
+			}
+			free(request);
+		}
 		rs_stream_close(rs);
 	} else {
 		rs_datagram_close(rs);
@@ -148,21 +157,10 @@ int rsocket(int domain, int type, int protocol)
 
 /* ---- bind, listen, accept ---- */
 
-static void pass_options(struct rsocket *rs)
-{
-	int on = 1, v6_only = rs->options.v6_only;
-
-	if (rs->options.reuse_address)
-		rdma_set_option(rs->id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on));
-	if (rs->domain == AF_INET6)
-		rdma_set_option(rs->id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &v6_only,
-				sizeof(v6_only));
-}
-
 int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen)
 {
 	CALL_HOLDING();
-	int err = check_address(addr, addrlen);
+	int err = check_address(addr, addrlen), on = 1, v6_only;
 	struct rsocket *rs;
 
 	if (err)
@@ -171,15 +169,17 @@ int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen)
 	if (!rs)
 		return -1;
 	lock_acquire(&rs->lock);
-	if (rs->state != RS_OPEN) {
+	v6_only = rs->options.v6_only;
+	if (rs->state != RS_OPEN)
 		err = EINVAL;
-	} else if (rs->type == SOCK_DGRAM) {
-		pass_options(rs);
+	if (!err && rs->options.reuse_address)
+		rdma_set_option(rs->id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on));
+	if (!err && rs->domain == AF_INET6)
+		rdma_set_option(rs->id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &v6_only, sizeof(v6_only));
+	if (!err && rs->type == SOCK_DGRAM)
 		err = rs_datagram_bind_locked(rs, addr);
-	} else {
-		pass_options(rs);
+	else if (!err)
 		err = rdma_bind_addr(rs->id, (struct sockaddr *)(uintptr_t)addr) ? errno : 0;
-	}
 	lock_release(&rs->lock);
 	rs_put(rs);
 	return rs_result(err);
@@ -200,19 +200,6 @@ static void listener_serve(int fd)
 	rs_put(rs);
 }
 
-/* Requests beyond our backlog stay with the manager, and their peers wait: as those of TCP, who ask again. */
-static int rsocket_listen(struct rsocket *rs) REQUIRES(rs->lock)
-{
-	int err = rs_service_start(RS_SERVE_LISTENER, listener_serve);
-
-	if (err)
-		return err;
-	if (rdma_listen(rs->id, 0))
-		return errno;
-	err = rs_service_watch(RS_SERVE_LISTENER, rs->events->fd, rs->fd);
-	return err == EEXIST ? 0 : err;
-}
-
 int rlisten(int socket, int backlog)
 {
 	CALL_HOLDING();
@@ -225,8 +212,16 @@ int rlisten(int socket, int backlog)
 	if (rs->type != SOCK_STREAM) {
 		err = EOPNOTSUPP;
 	} else if (rs->state == RS_OPEN) {
+		/*
+		 * Requests beyond our backlog stay with the manager, and their peers wait: as those of TCP, who
+		 * ask again.
+		 */
 		rs->state = RS_LISTENING;
-		err = rsocket_listen(rs);
+		err = rs_service_start(RS_SERVE_LISTENER, listener_serve);
+		if (!err && rdma_listen(rs->id, 0))
+			err = errno;
+		if (!err)
+			err = rs_service_watch(RS_SERVE_LISTENER, rs->events->fd, rs->fd);
 		if (err)
 			rs->state = RS_OPEN;
 	} else if (rs->state != RS_LISTENING) {
@@ -244,29 +239,6 @@ int rlisten(int socket, int backlog)
 static bool rsocket_has_request(struct rsocket *rs) REQUIRES(rs->lock)
 {
 	return rs->state != RS_LISTENING || rs->error || !list_empty(&rs->stream.backlog.requests);
-}
-
-/* The next request, taken out; NULL: errno is in *err. */
-static struct rs_request *rsocket_take_request(struct rsocket *rs, int *err)
-{
-	struct rs_request *request = NULL;
-
-	*err = EINVAL;
-	lock_acquire(&rs->lock);
-	if (rs->type == SOCK_STREAM && rs->state == RS_LISTENING)
-		*err = rs_wait_locked(rs, rsocket_has_request, RS_READ,
-				      rs_deadline_ns(rs, 0, rs->options.receive_timeout_ms));
-	if (!*err && rs->error)
-		*err = rs_take_error_locked(rs, 0);
-	if (!*err && list_empty(&rs->stream.backlog.requests))	/* it listens no more */
-		*err = EINVAL;
-	if (!*err) {
-		request = list_entry(list_pop(&rs->stream.backlog.requests), struct rs_request, node);
-		if (rs->stream.backlog.waiting-- == rs->stream.backlog.most)
-			rs_service_watch(RS_SERVE_LISTENER, rs->events->fd, rs->fd);
-	}
-	lock_release(&rs->lock);
-	return request;
 }
 
 int rs_accept_locked(struct rsocket *listener, struct rdma_cm_id *id, const struct rs_hello *hello,
@@ -328,12 +300,25 @@ int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen)
 {
 	CALL_BLOCKING();
 	struct rsocket *listener RS_HELD = rs_get(socket), *rs = NULL;
-	struct rs_request *request;
-	int err;
+	struct rs_request *request = NULL;
+	int err = EINVAL;
 
 	if (!listener)
 		return -1;
-	request = rsocket_take_request(listener, &err);
+	lock_acquire(&listener->lock);
+	if (listener->type == SOCK_STREAM && listener->state == RS_LISTENING)
+		err = rs_wait_locked(listener, rsocket_has_request, RS_READ,
+				     rs_deadline_ns(listener, 0, listener->options.receive_timeout_ms));
+	if (!err && listener->error)
+		err = rs_take_error_locked(listener, 0);
+	if (!err && list_empty(&listener->stream.backlog.requests))	/* it listens no more */
+		err = EINVAL;
+	if (!err) {
+		request = list_entry(list_pop(&listener->stream.backlog.requests), struct rs_request, node);
+		if (listener->stream.backlog.waiting-- == listener->stream.backlog.most)
+			rs_service_watch(RS_SERVE_LISTENER, listener->events->fd, listener->fd);
+	}
+	lock_release(&listener->lock);
 	if (request)
 		err = accept_request(listener, request, &rs);
 	if (err)
@@ -464,21 +449,6 @@ static void rsocket_linger(struct rsocket *rs) REQUIRES(rs->lock)
 	} while (err == EINTR || (err == EAGAIN && rs_now_ns() < deadline_ns));
 }
 
-/*
- * In the child of a fork(): its copies of the descriptors go, the parent's connection stays. The
- * rest of the memory goes with the child: there is no device behind it that could take it back.
- */
-static int close_inherited(struct rsocket *rs)
-{
-	int fd = rs->fd;
-
-	if (rs->type == SOCK_STREAM && rs->stream.channel)
-		close(rs->stream.channel->fd);
-	if (rs->type == SOCK_DGRAM)
-		close(rs->events->fd);
-	return close(fd);
-}
-
 int rclose(int socket)
 {
 	CALL_HOLDING();
@@ -490,8 +460,17 @@ int rclose(int socket)
 	if (!rs)
 		return -1;
 	repoll_forget(socket);
-	if (rs_is_inherited(rs))
-		return close_inherited(rs);
+	if (rs_is_inherited(rs)) {
+		/*
+		 * In the child of a fork(): its copies of the descriptors go, the parent's connection stays. The
+		 * rest of the memory goes with the child: there is no device behind it that could take it back.
+		 */
+		if (rs->type == SOCK_STREAM && rs->stream.channel)
+			close(rs->stream.channel->fd);
+		if (rs->type == SOCK_DGRAM)
+			close(rs->events->fd);
+		return close(rs->fd);
+	}
 	if (rs->type == SOCK_DGRAM)
 		rs_service_forget(rs->events->fd);
 	lock_acquire(&rs->lock);

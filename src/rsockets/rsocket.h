@@ -257,6 +257,8 @@ void rs_free(struct rsocket *rs);
 /* A socket around @events (and @id) with the options of @parent (or the defaults). 0 or errno. */
 int rs_new(int domain, int type, const struct rsocket *parent, struct rsocket **created);
 void rs_address_out(const struct sockaddr *address, struct sockaddr *to, socklen_t *length);
+/* The same family, address and port? */
+bool rs_address_same(const struct sockaddr_storage *a, const struct sockaddr *b);
 
 /* A socket of its own for a request to @listener. 0 or errno; @id is the caller's still then. */
 int rs_accept_locked(struct rsocket *listener, struct rdma_cm_id *id, const struct rs_hello *hello,

@@ -114,30 +114,25 @@ unsigned rs_progress_locked(struct rsocket *rs, bool events)
 	return rs_completions_locked(rs) + (events ? rs_connection_progress_locked(rs) : 0);
 }
 
-static void take_completion_events(struct rsocket *rs)
+void rs_take_events_locked(struct rsocket *rs, bool completions, bool events)
 {
 	struct rs_stream *stream = &rs->stream;
 	struct ibv_cq *cq;
 	void *context;
 
-	while (!ibv_get_cq_event(stream->channel, &cq, &context)) {
-		stream->armed = 0;
-		/* Acknowledged in batches: each ibv_ack_cq_events() takes a lock. */
-		if (++stream->unacknowledged == 128) {
-			ibv_ack_cq_events(cq, stream->unacknowledged);
-			stream->unacknowledged = 0;
-		}
-	}
-}
-
-void rs_take_events_locked(struct rsocket *rs, bool completions, bool events)
-{
 	if (rs->closing || !(completions || events))
 		return;
 	if (rs->type == SOCK_DGRAM)
 		rs_links_take_events_locked(rs);
-	else if (completions && rs->stream.channel)
-		take_completion_events(rs);
+	else if (completions && stream->channel)
+		while (!ibv_get_cq_event(stream->channel, &cq, &context)) {
+			stream->armed = 0;
+			/* Acknowledged in batches: each ibv_ack_cq_events() takes a lock. */
+			if (++stream->unacknowledged == 128) {
+				ibv_ack_cq_events(cq, stream->unacknowledged);
+				stream->unacknowledged = 0;
+			}
+		}
 	rs_progress_locked(rs, events);
 	if (rs->owner.watched) {		/* the service thread sleeps on, for the next */
 		rs_arm_locked(rs, RS_READ);

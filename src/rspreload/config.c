@@ -133,11 +133,6 @@ static void read_config(void)
 	fclose(file);
 }
 
-static bool preload_config_fits(int rule, int value)
-{
-	return rule == ANY || rule == value;
-}
-
 bool config_takes(int domain, int type, int protocol)
 {
 	pthread_once(&once, read_config);
@@ -151,9 +146,9 @@ bool config_takes(int domain, int type, int protocol)
 	if (!configured)
 		return type == SOCK_STREAM;
 	for (int i = 0; i < rule_count; i++)
-		if (preload_config_fits(rules[i].domain, domain) &&
-		    preload_config_fits(rules[i].type, type) &&
-		    preload_config_fits(rules[i].protocol, protocol))
+		if ((rules[i].domain == ANY || rules[i].domain == domain) &&
+		    (rules[i].type == ANY || rules[i].type == type) &&
+		    (rules[i].protocol == ANY || rules[i].protocol == protocol))
 			return true;
 	return false;
 }

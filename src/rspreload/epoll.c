@@ -100,20 +100,6 @@ static struct twin *remove_member(struct set *set, struct member *member)
 	return twin;
 }
 
-static int add_member(struct set *set, int fd, struct twin *twin, const struct epoll_event *event)
-{
-	struct member *member = calloc(1, sizeof(*member));
-
-	if (!member)
-		return ENOMEM;
-	member->fd = fd;
-	member->twin = twin;
-	member->event = *event;
-	list_add_tail(&set->members, &member->node);
-	set->count++;
-	return 0;
-}
-
 /* 0 or errno. Takes the reference to @twin when it returns 0 for ADD; *old is to be put. */
 static int control_locked(int epfd, int op, int fd, struct twin *twin,
 			  const struct epoll_event *event, struct twin **old) REQUIRES(sets_lock)
@@ -130,7 +116,13 @@ static int control_locked(int epfd, int op, int fd, struct twin *twin,
 		if (member)
 			return EEXIST;
 		eventfd_write(set->kick, 1);
-		return add_member(set, fd, twin, event);
+		member = calloc(1, sizeof(*member));
+		if (!member)
+			return ENOMEM;
+		*member = (struct member){ .fd = fd, .twin = twin, .event = *event };
+		list_add_tail(&set->members, &member->node);
+		set->count++;
+		return 0;
 	}
 	if (!member)
 		return ENOENT;
@@ -360,15 +352,19 @@ static int preload_epoll_wait_for(int epfd, struct epoll_event *events, int most
 	return ready;
 }
 
-/* A wait on the kernel's set alone, which may find that it is no longer alone. */
-static int wait_plain(int epfd, struct epoll_event *events, int most, int timeout_ms,
-		      const sigset_t *mask)
+int epoll_pwait(int epfd, struct epoll_event *events, int most, int timeout, const sigset_t *mask)
 {
-	int64_t deadline_ns = poll_deadline_ns(timeout_ms);
-	int count = REAL(epoll_pwait)(epfd, events, most, timeout_ms, mask);
+	int64_t deadline_ns;
+	int count, kept = 0;
 	struct set *set;
-	int kept = 0;
 
+	if (inside)
+		return REAL(epoll_pwait)(epfd, events, most, timeout, mask);
+	if (has_members(epfd))
+		return preload_epoll_wait_for(epfd, events, most, timeout, mask);
+	/* A wait on the kernel's set alone, which may find that it is no longer alone. */
+	deadline_ns = poll_deadline_ns(timeout);
+	count = REAL(epoll_pwait)(epfd, events, most, timeout, mask);
 	if (count <= 0 || !has_members(epfd))
 		return count;
 	lock_acquire(&sets_lock);
@@ -379,15 +375,6 @@ static int wait_plain(int epfd, struct epoll_event *events, int most, int timeou
 	lock_release(&sets_lock);
 	return kept ? kept
 		    : preload_epoll_wait_for(epfd, events, most, poll_left_ms(deadline_ns), mask);
-}
-
-int epoll_pwait(int epfd, struct epoll_event *events, int most, int timeout, const sigset_t *mask)
-{
-	if (inside)
-		return REAL(epoll_pwait)(epfd, events, most, timeout, mask);
-	if (!has_members(epfd))
-		return wait_plain(epfd, events, most, timeout, mask);
-	return preload_epoll_wait_for(epfd, events, most, timeout, mask);
 }
 
 int epoll_wait(int epfd, struct epoll_event *events, int most, int timeout)

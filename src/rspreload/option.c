@@ -33,23 +33,17 @@ int setsockopt(int fd, int level, int name, const void *value, socklen_t length)
 	return result;
 }
 
-/* The rsocket's answer counts for what is its own state. */
-static bool asks_rsocket(int level, int name)
-{
-	return level == SOL_RDMA ||
-	       (level == SOL_SOCKET &&
-		(name == SO_ERROR || name == SO_RCVBUF || name == SO_SNDBUF));
-}
-
 int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *restrict length)
 {
 	struct twin *twin = twin_get(fd);
+	bool is_state = level == SOL_RDMA ||
+			(level == SOL_SOCKET && (name == SO_ERROR || name == SO_RCVBUF || name == SO_SNDBUF));
 	int result;
 
 	if (twin && twin->mode == TWIN_CONNECTING)
 		twin_settle(twin, fd);
-	if (twin && (twin->mode == TWIN_RDMA || twin->mode == TWIN_CONNECTING) &&
-	    asks_rsocket(level, name))
+	/* The rsocket's answer counts for what is its own state. */
+	if (twin && (twin->mode == TWIN_RDMA || twin->mode == TWIN_CONNECTING) && is_state)
 		result = RDMA_CALL(rgetsockopt(twin->rs, level, name, value, length));
 	else
 		result = REAL(getsockopt)(fd, level, name, value, length);
@@ -116,27 +110,10 @@ static int readable_bytes(const struct twin *twin, int *count)
 	return 0;
 }
 
-/* Before the next byte to be read stands the mark of urgent data. */
-static int at_mark(const struct twin *twin, int *answer)
-{
-	socklen_t length = sizeof(*answer);
-
-	return RDMA_CALL(rgetsockopt(twin->rs, SOL_RDMA, SIOCATMARK, answer, &length));
-}
-
-/* After the kernel socket: what is the rsocket's, too. */
-static int control_follow(const struct twin *twin, int fd, unsigned long request, const void *argument)
-{
-	if (request == FIONBIO || request == FIOASYNC)
-		return option_follow(twin, fd, F_SETFL, NULL);
-	if (request == FIOSETOWN || request == SIOCSPGRP)
-		return option_follow(twin, fd, F_SETOWN, (void *)(intptr_t)*(const int *)argument);
-	return 0;
-}
-
 int ioctl(int fd, unsigned long request, ...)
 {
 	struct twin *twin = twin_get(fd);
+	socklen_t length = sizeof(int);
 	va_list arguments;
 	void *argument;
 	int result;
@@ -147,11 +124,15 @@ int ioctl(int fd, unsigned long request, ...)
 	if (twin && twin->mode == TWIN_RDMA && request == FIONREAD)
 		result = readable_bytes(twin, argument);
 	else if (twin && twin->mode == TWIN_RDMA && request == SIOCATMARK)
-		result = at_mark(twin, argument);
+		/* Before the next byte to be read stands the mark of urgent data. */
+		result = RDMA_CALL(rgetsockopt(twin->rs, SOL_RDMA, SIOCATMARK, argument, &length));
 	else
 		result = REAL(ioctl)(fd, request, argument);
-	if (twin && !result)
-		result = control_follow(twin, fd, request, argument);
+	/* After the kernel socket: what is the rsocket's, too. */
+	if (twin && !result && (request == FIONBIO || request == FIOASYNC))
+		result = option_follow(twin, fd, F_SETFL, NULL);
+	else if (twin && !result && (request == FIOSETOWN || request == SIOCSPGRP))
+		result = option_follow(twin, fd, F_SETOWN, (void *)(intptr_t)*(const int *)argument);
 	if (twin)
 		twin_put(twin);
 	return result;

@@ -105,17 +105,6 @@ static bool relay_from_child(struct relay *relay)
 	return true;
 }
 
-static bool relay_from_peer(struct relay *relay)
-{
-	struct pipe *in = &relay->in;
-
-	if (!pipe_filled(in, rrecv(relay->twin->rs, in->data, PIPE_BYTES, MSG_DONTWAIT)))
-		return false;
-	if (in->is_over)
-		REAL(shutdown)(relay->parent, SHUT_WR);
-	return true;
-}
-
 /* What each side waits for; -1: it waits for nothing. */
 static void relay_place(const struct relay *relay, struct pollfd fds[3])
 {
@@ -153,7 +142,13 @@ static bool relay_turn(struct relay *relay)
 	    !pipe_drained(in, REAL(send)(relay->parent, in->data + in->start, in->end - in->start,
 					 MSG_DONTWAIT | MSG_NOSIGNAL)))
 		return false;
-	return !(fds[0].events & POLLIN && fds[0].revents) || relay_from_peer(relay);
+	if (fds[0].events & POLLIN && fds[0].revents) {
+		if (!pipe_filled(in, rrecv(relay->twin->rs, in->data, PIPE_BYTES, MSG_DONTWAIT)))
+			return false;
+		if (in->is_over)
+			REAL(shutdown)(relay->parent, SHUT_WR);
+	}
+	return true;
 }
 
 static void relay_end(struct relay *relay)
@@ -209,26 +204,20 @@ static bool relay_make(struct twin *twin)
 	return true;
 }
 
-static bool is_prepared(const struct twin *twin)
-{
-	const struct relay *relay = prepared;
-
-	while (relay && relay->twin != twin)
-		relay = relay->next;
-	return relay;
-}
-
 static void relay_before_fork(void)
 {
 	int saved = errno;
 
 	prepared = NULL;
 	for (int fd = 0; fd <= twin_highest(); fd++) {
+		const struct relay *relay = prepared;
 		struct twin *twin = twin_get(fd);
 
 		if (!twin)
 			continue;
-		if (twin->mode != TWIN_RDMA || twin->datagram || is_prepared(twin) || !relay_make(twin))
+		while (relay && relay->twin != twin)	/* another descriptor of it came first */
+			relay = relay->next;
+		if (twin->mode != TWIN_RDMA || twin->datagram || relay || !relay_make(twin))
 			twin_put(twin);
 	}
 	errno = saved;
@@ -269,17 +258,6 @@ static void relay_in_parent(void)
 	errno = saved;
 }
 
-/* The descriptor @fd of @relay's twin becomes one of the local socket. */
-static void relay_take_over(const struct relay *relay, int fd)
-{
-	int status = REAL(fcntl)(fd, F_GETFL), flags = REAL(fcntl)(fd, F_GETFD);
-
-	if (REAL(dup2)(relay->child, fd) < 0)
-		return;
-	REAL(fcntl)(fd, F_SETFL, status & O_NONBLOCK);
-	REAL(fcntl)(fd, F_SETFD, flags);
-}
-
 static void relay_in_child(void)
 {
 	lock_init(&relays_lock);
@@ -287,9 +265,19 @@ static void relay_in_child(void)
 	condition_init(&relay_ended);
 	twins_after_fork();
 	for (struct relay *relay = prepared; relay; relay = relay->next) {
-		for (int fd = 0; fd <= twin_highest(); fd++)
-			if (twin_is_at(relay->twin, fd))
-				relay_take_over(relay, fd);
+		/* The descriptors of its twin become those of the local socket. */
+		for (int fd = 0; fd <= twin_highest(); fd++) {
+			int status, flags;
+
+			if (!twin_is_at(relay->twin, fd))
+				continue;
+			status = REAL(fcntl)(fd, F_GETFL);
+			flags = REAL(fcntl)(fd, F_GETFD);
+			if (REAL(dup2)(relay->child, fd) < 0)
+				continue;
+			REAL(fcntl)(fd, F_SETFL, status & O_NONBLOCK);
+			REAL(fcntl)(fd, F_SETFD, flags);
+		}
 		REAL(close)(relay->child);
 		REAL(close)(relay->parent);
 		relay->twin->mode = TWIN_KERNEL;

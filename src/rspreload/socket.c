@@ -75,12 +75,6 @@ int socket(int domain, int type, int protocol)
 
 /* ---- bind, listen ---- */
 
-static uint16_t port_of(const struct sockaddr_storage *address)
-{
-	return address->ss_family == AF_INET ? ((const struct sockaddr_in *)address)->sin_port :
-		((const struct sockaddr_in6 *)address)->sin6_port;
-}
-
 static int bind_rsocket(struct twin *twin, int fd)
 {
 	struct sockaddr_storage address;
@@ -88,7 +82,8 @@ static int bind_rsocket(struct twin *twin, int fd)
 
 	if (REAL(getsockname)(fd, (struct sockaddr *)&address, &length))
 		return -1;
-	if (!port_of(&address))
+	if (!(address.ss_family == AF_INET ? ((struct sockaddr_in *)&address)->sin_port :
+					     ((struct sockaddr_in6 *)&address)->sin6_port))
 		return -1;
 	return RDMA_CALL(rbind(twin->rs, (struct sockaddr *)&address, length));
 }
@@ -133,12 +128,21 @@ int listen(int fd, int backlog)
 
 /* ---- accept ---- */
 
-/* A kernel socket for a descriptor, and what was accepted as its twin. */
-static int preload_socket_adopt(int rs, int flags, sa_family_t family)
+/* What was accepted as the twin of a kernel socket. */
+static int accept_rsocket(struct twin *twin, struct sockaddr *address, socklen_t *length, int flags)
 {
-	int fd = REAL(socket)(family, SOCK_STREAM | flags, 0);
-	struct twin *twin;
+	struct sockaddr_storage peer;
+	socklen_t bytes = sizeof(peer);
+	int rs = RDMA_CALL(raccept(twin->rs, (struct sockaddr *)&peer, &bytes)), fd;
 
+	if (rs < 0)
+		return -1;
+	RDMA_CALL(rfcntl(rs, F_SETFD, (long)FD_CLOEXEC));
+	if (address && length) {
+		memcpy(address, &peer, *length < bytes ? *length : bytes);
+		*length = bytes;
+	}
+	fd = REAL(socket)(peer.ss_family, SOCK_STREAM | flags, 0);
 	if (fd < 0) {
 		RDMA_CALL(rclose(rs));
 		return -1;
@@ -154,22 +158,6 @@ static int preload_socket_adopt(int rs, int flags, sa_family_t family)
 	if (flags & SOCK_NONBLOCK)
 		RDMA_CALL(rfcntl(rs, F_SETFL, (long)O_NONBLOCK));
 	return fd;
-}
-
-static int accept_rsocket(struct twin *twin, struct sockaddr *address, socklen_t *length, int flags)
-{
-	struct sockaddr_storage peer;
-	socklen_t bytes = sizeof(peer);
-	int rs = RDMA_CALL(raccept(twin->rs, (struct sockaddr *)&peer, &bytes));
-
-	if (rs < 0)
-		return -1;
-	RDMA_CALL(rfcntl(rs, F_SETFD, (long)FD_CLOEXEC));
-	if (address && length) {
-		memcpy(address, &peer, *length < bytes ? *length : bytes);
-		*length = bytes;
-	}
-	return preload_socket_adopt(rs, flags, peer.ss_family);
 }
 
 static int accept_either(struct twin *twin, int fd, struct sockaddr *address, socklen_t *length,

@@ -45,21 +45,15 @@ static void default_gid(const struct port *port, uint8_t type, struct gid_entry 
 	memcpy(entry->address, on_ipv4, 16);
 }
 
-static bool in_table(const struct port *port, uint8_t type, const uint8_t address[16])
+/* False: it is there, or there is no room. */
+static bool gid_table_add(struct port *port, unsigned first, uint8_t type, const uint8_t address[16])
 {
 	unsigned i;
 
 	for (i = 0; i < GID_TABLE_SIZE; i++)
 		if (port->gid[i].valid && port->gid[i].type == type &&
 		    !memcmp(port->gid[i].gid.raw, address, 16))
-			return true;
-	return false;
-}
-
-static bool gid_table_add(struct port *port, unsigned first, uint8_t type, const uint8_t address[16])
-{
-	unsigned i;
-
+			return false;
 	for (i = first; i < GID_TABLE_SIZE; i++) {
 		struct gid_entry *entry = &port->gid[i];
 
@@ -102,8 +96,7 @@ bool gid_table_update(struct port *port)
 		const struct netdev_address *address = &port->netdev.address[i];
 
 		for (t = 0; t < types && !address->tentative; t++)
-			if (!in_table(port, type[t], address->address))
-				changed |= gid_table_add(port, types, type[t], address->address);
+			changed |= gid_table_add(port, types, type[t], address->address);
 	}
 	return changed;
 }

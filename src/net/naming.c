@@ -100,21 +100,11 @@ static int apply_entry(struct naming *naming, char *entry)
 	return 0;
 }
 
-static int apply_list(struct naming *naming, const char *devices)
-{
-	char *copy = strdup(devices), *rest = copy, *entry;
-	int err = copy ? 0 : ENOMEM;
-
-	while (!err && (entry = strsep(&rest, ",")))
-		err = apply_entry(naming, entry);
-	free(copy);
-	return err;
-}
-
 int naming_apply(const struct config *config, const struct netdev *list, int count,
 		 struct named_netdev **named, int *named_count)
 {
 	struct naming naming = { .list = list, .count = count };
+	char *copy, *rest, *entry;
 	int err = ENOMEM;
 
 	/* In a virtual fabric there are its HCAs, and those interfaces that somebody asks for. */
@@ -122,9 +112,15 @@ int naming_apply(const struct config *config, const struct netdev *list, int cou
 		count = naming.count = 0;
 	naming.named = calloc((size_t)count + 1, sizeof(*naming.named));
 	naming.taken = calloc((size_t)count + 1, sizeof(*naming.taken));
-	if (naming.named && naming.taken)
-		err = config->devices[0] ? apply_list(&naming, config->devices) :
-					   take_matching(&naming, "*", NULL);
+	if (naming.named && naming.taken && config->devices[0]) {
+		rest = copy = strdup(config->devices);
+		err = copy ? 0 : ENOMEM;
+		while (!err && (entry = strsep(&rest, ",")))
+			err = apply_entry(&naming, entry);
+		free(copy);
+	} else if (naming.named && naming.taken) {
+		err = take_matching(&naming, "*", NULL);
+	}
 	free(naming.taken);
 	if (err) {
 		free(naming.named);

@@ -58,91 +58,77 @@ int id_refresh(struct id *id)
 	return 0;
 }
 
-static int address_bind(struct rdma_cm_id *public, struct sockaddr *addr)
-{
-	struct id *id = to_id(public);
-	int err;
-
-	if (!id || !address_bytes(addr))
-		return refuse(EINVAL, "rdma_bind_addr: %s", !id ? "no id (null pointer)" :
-			      "the address is not of IPv4, IPv6 or AF_IB");
-	err = endpoint_bind(id->endpoint, addr);
-	return result(err ? err : id_refresh(id));
-}
-
 int rdma_bind_addr(struct rdma_cm_id *public, struct sockaddr *addr)
 {
 	CALL();
+	struct id *id = to_id(public);
 	struct traced traced;
+	int rc, err;
 
 	traced_begin(&traced, public, NULL);
-	return traced_end(&traced, "rdma_bind_addr", address_bind(public, addr));
-}
-
-static int address_resolve(struct rdma_cm_id *public, struct sockaddr *src_addr,
-		      struct sockaddr *dst_addr, int timeout_ms)
-{
-	struct id *id = to_id(public);
-	socklen_t bytes = address_bytes(dst_addr);
-	int err;
-
-	if (!id || !bytes || (src_addr && !address_bytes(src_addr)))
-		return refuse(EINVAL, "rdma_resolve_addr: %s", !id ? "no id (null pointer)" :
-			      !bytes ? "the destination address is not of IPv4, IPv6 or AF_IB" :
-				       "the source address is not of IPv4, IPv6 or AF_IB");
-	err = endpoint_resolve_address(id->endpoint, src_addr, dst_addr, timeout_ms);
-	if (err)
-		return result(err);
-	memcpy(&public->route.addr.dst_storage, dst_addr, bytes);
-	return id_complete(id);
+	if (!id || !address_bytes(addr)) {
+		rc = refuse(EINVAL, "rdma_bind_addr: %s", !id ? "no id (null pointer)" :
+			    "the address is not of IPv4, IPv6 or AF_IB");
+	} else {
+		err = endpoint_bind(id->endpoint, addr);
+		rc = result(err ? err : id_refresh(id));
+	}
+	return traced_end(&traced, "rdma_bind_addr", rc);
 }
 
 int rdma_resolve_addr(struct rdma_cm_id *public, struct sockaddr *src_addr,
 		      struct sockaddr *dst_addr, int timeout_ms)
 {
 	CALL();
+	struct id *id = to_id(public);
+	socklen_t bytes = address_bytes(dst_addr);
 	struct traced traced;
+	int rc, err;
 
 	traced_begin(&traced, public, dst_addr);
-	return traced_end(&traced, "rdma_resolve_addr", address_resolve(public, src_addr, dst_addr, timeout_ms));
-}
-
-static int address_route(struct rdma_cm_id *id, int timeout_ms)
-{
-	int err;
-
-	if (!id)
-		return refuse(EINVAL, "rdma_resolve_route: no id (null pointer)");
-	err = endpoint_resolve_route(to_id(id)->endpoint, timeout_ms);
-	return err ? result(err) : id_complete(to_id(id));
+	if (!id || !bytes || (src_addr && !address_bytes(src_addr))) {
+		rc = refuse(EINVAL, "rdma_resolve_addr: %s", !id ? "no id (null pointer)" :
+			    !bytes ? "the destination address is not of IPv4, IPv6 or AF_IB" :
+				     "the source address is not of IPv4, IPv6 or AF_IB");
+	} else {
+		err = endpoint_resolve_address(id->endpoint, src_addr, dst_addr, timeout_ms);
+		if (!err)
+			memcpy(&public->route.addr.dst_storage, dst_addr, bytes);
+		rc = err ? result(err) : id_complete(id);
+	}
+	return traced_end(&traced, "rdma_resolve_addr", rc);
 }
 
 int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
 {
 	CALL();
 	struct traced traced;
+	int rc, err;
 
 	traced_begin(&traced, id, NULL);
-	return traced_end(&traced, "rdma_resolve_route", address_route(id, timeout_ms));
-}
-
-static int address_listen(struct rdma_cm_id *id, int backlog)
-{
-	int err;
-
-	if (!id)
-		return refuse(EINVAL, "rdma_listen: no id (null pointer)");
-	err = endpoint_listen(to_id(id)->endpoint, backlog);
-	return result(err ? err : id_refresh(to_id(id)));
+	if (!id) {
+		rc = refuse(EINVAL, "rdma_resolve_route: no id (null pointer)");
+	} else {
+		err = endpoint_resolve_route(to_id(id)->endpoint, timeout_ms);
+		rc = err ? result(err) : id_complete(to_id(id));
+	}
+	return traced_end(&traced, "rdma_resolve_route", rc);
 }
 
 int rdma_listen(struct rdma_cm_id *id, int backlog)
 {
 	CALL();
 	struct traced traced;
+	int rc, err;
 
 	traced_begin(&traced, id, NULL);
-	return traced_end(&traced, "rdma_listen", address_listen(id, backlog));
+	if (!id) {
+		rc = refuse(EINVAL, "rdma_listen: no id (null pointer)");
+	} else {
+		err = endpoint_listen(to_id(id)->endpoint, backlog);
+		rc = result(err ? err : id_refresh(to_id(id)));
+	}
+	return traced_end(&traced, "rdma_listen", rc);
 }
 
 __be16 rdma_get_src_port(struct rdma_cm_id *id)

@@ -228,27 +228,24 @@ int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
 	return result(endpoint_notify(to_id(id)->endpoint, event));
 }
 
-static int connect_end(struct rdma_cm_id *public)
-{
-	struct id *id = to_id(public);
-	int err;
-
-	if (!id || !id->device)
-		return refuse(EINVAL, "rdma_disconnect: %s", id ? "the id is not connected" :
-			      "no id (null pointer)");
-	err = qp_to_error(id);
-	if (!err)
-		err = endpoint_disconnect(id->endpoint);
-	return err ? result(err) : id_complete(id);
-}
-
 int rdma_disconnect(struct rdma_cm_id *public)
 {
 	CALL();
+	struct id *id = to_id(public);
 	struct traced traced;
+	int rc, err;
 
 	traced_begin(&traced, public, NULL);
-	return traced_end(&traced, "rdma_disconnect", connect_end(public));
+	if (!id || !id->device) {
+		rc = refuse(EINVAL, "rdma_disconnect: %s", id ? "the id is not connected" :
+			    "no id (null pointer)");
+	} else {
+		err = qp_to_error(id);
+		if (!err)
+			err = endpoint_disconnect(id->endpoint);
+		rc = err ? result(err) : id_complete(id);
+	}
+	return traced_end(&traced, "rdma_disconnect", rc);
 }
 
 int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask)

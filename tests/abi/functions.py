@@ -21,7 +21,7 @@ import tempfile
 
 from tap import Tap
 
-ONE_CALLER = 0.425
+ONE_CALLER = 0.405
 DEPTH = 7
 DEEPER = {}
 NODE = re.compile(r'node: \{ title: "([^"]*)" label: "([^"\\]*)\\n([^":\\]*):\d+:\d+[^"]*"( shape : ellipse)?')

@@ -12,6 +12,17 @@
 #include "platform/thread_cpu.h"
 #include "platform/wait.h"
 
+/* What came through memory. */
+static bool answers;
+
+unsigned __wrap_local_receive(struct local *local);
+
+unsigned __wrap_local_receive(struct local *local)
+{
+	local->was_answered = answers;
+	return 0;
+}
+
 static bool make_progress(const struct cq *polled)
 {
 	unsigned packets = 99;
@@ -92,6 +103,27 @@ static void who_finds_another_thread_at_it_goes_and_is_known_to_poll(void **stat
 	assert_false(done);
 	assert_int_not_equal(atomic_load(&engine->app.progress_ns), 0);
 	assert_int_equal(atomic_load(&engine->app.calls), 0);
+}
+
+static void a_poll_that_finds_answers_is_brief(void **state)
+{
+	unsigned i, whole;
+
+	answers = true;
+	for (i = 0, whole = engine->rx.rounds; i < 160; i++)
+		assert_true(make_progress(&station->recv_cq));
+	assert_int_equal(engine->rx.rounds - whole, 10);
+	/* Not that of the worker, nor one behind which something is to be sent. */
+	assert_true(make_progress(NULL));
+	assert_int_equal(engine->rx.rounds - whole, 11);
+	post(station, IBV_WR_RDMA_WRITE, 1, 100);
+	run_queue_add(&engine->run_queue, &station->qp);
+	assert_true(make_progress(&station->recv_cq));
+	assert_int_equal(engine->rx.rounds - whole, 12);
+	assert_int_equal(fake.sent, 1);
+	answers = false;
+	assert_true(make_progress(&station->recv_cq));
+	assert_int_equal(engine->rx.rounds - whole, 13);
 }
 
 static void timers_expire_and_the_run_queue_is_served(void **state)
@@ -177,6 +209,7 @@ int main(void)
 		STATION_TEST(the_worker_is_no_application),
 		STATION_TEST(who_finds_another_thread_at_it_goes_and_is_known_to_poll),
 		STATION_TEST(who_catches_up_waits_for_the_thread_that_is_at_it),
+		STATION_TEST(a_poll_that_finds_answers_is_brief),
 		STATION_TEST(timers_expire_and_the_run_queue_is_served),
 		STATION_TEST(replies_count_for_and_polls_without_one_twice_against),
 		STATION_TEST(an_ack_waits_for_a_reply_where_one_is_expected),

@@ -26,6 +26,7 @@ void loss_stop(struct loss *loss);
 void loss_answered(struct loss *loss, uint8_t retry_cnt);
 /* The answer acknowledges something new. */
 void loss_progress(struct loss *loss, uint8_t retry_cnt, uint64_t now_ns);
+
 enum probe_says {
 	PROBE_NOTHING,
 	PROBE_LOST,		/* it alone was answered: the rest is lost */

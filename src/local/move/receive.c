@@ -318,6 +318,7 @@ unsigned local_receive(struct local *local)
 	struct receiver receiver;
 	unsigned taken;
 
+	local->was_answered = false;
 	if (!local->channel_link)
 		return 0;
 	if (atomic_load_explicit(&local->offers_due, memory_order_relaxed)) {

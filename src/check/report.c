@@ -113,7 +113,7 @@ int check_report_start(const struct check_options *from)
 	char *text;
 	int fd, err = 0;
 
-	options = *from;
+	options = *from;		/* @path among them */
 	if (!*path)
 		return 0;
 	fd = open(path, O_RDONLY | O_CLOEXEC);

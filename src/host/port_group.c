@@ -76,11 +76,11 @@ static void take_locked(struct port_group *group, const struct datagram *datagra
 	family = &group->family[message->family == 6];
 	if (family->fd < 0)
 		return;
+	/* Probes come from this host: others could make us send packets to each other. */
 	if (message->kind == GROUP_ANSWER && datagram->forwarded)
 		port_group_take_answer(family, message, now_ns);
-	else if (message->kind == GROUP_PROBE && !datagram->forwarded &&	/* from this host: others could */
-		 (ip_addr_is_loopback_ipv4(datagram->source) ||		/* make us send to each other */
-		  ip_addr_is_localhost(datagram->source)))
+	else if (message->kind == GROUP_PROBE && !datagram->forwarded &&
+		 (ip_addr_is_loopback_ipv4(datagram->source) || ip_addr_is_localhost(datagram->source)))
 		take_probe(group, family, message, now_ns);
 	group_turn(group, family, now_ns);
 	group_update_deadline(group);

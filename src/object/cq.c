@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/inline.h"
 #include "base/log.h"
 #include "object/ring.h"
 
@@ -62,7 +63,7 @@ static void set_tail(struct cq *cq, uint32_t tail)
 	atomic_store_explicit(&cq->tail, tail, memory_order_release);
 }
 
-__attribute__((noinline)) bool cq_make_room(struct cq *cq, struct effects *effects)
+APART bool cq_make_room(struct cq *cq, struct effects *effects)
 {
 	if (cq->overflowed)
 		return false;

@@ -78,9 +78,8 @@ static int check_send_state(const struct qp *qp, const struct ibv_send_wr *wr) R
 #define FLAGS_KNOWN	(FLAGS_PLAIN | IBV_SEND_INLINE | IBV_SEND_IP_CSUM | SEND_BUILT)
 
 /* As on mlx5, bits that are no flags have no effect. False: EINVAL, explained. */
-static __attribute__((noinline)) bool qp_post_flags_fit(const struct qp *qp,
-							const struct ibv_send_wr *wr,
-							const struct wr_row *row)
+static APART bool qp_post_flags_fit(const struct qp *qp, const struct ibv_send_wr *wr,
+				    const struct wr_row *row)
 {
 	unsigned unknown = wr->send_flags & ~(unsigned)FLAGS_KNOWN;
 

@@ -131,8 +131,8 @@ static const char *const posts[EXPLAIN_KIND_COUNT] = {
 	[EXPLAIN_WQ] = "post_wq_recv: wq",
 };
 
-static APART void explain_refusal(const struct recv_queue *queue, const struct ibv_recv_wr *wr, int err,
-			    enum explain_kind kind, uint32_t number)
+static APART void explain_refusal(const struct recv_queue *queue, const struct ibv_recv_wr *wr,
+				  int err, enum explain_kind kind, uint32_t number)
 {
 	const struct explain_object of = { kind, true, number, wr->wr_id };
 	uint32_t waiting = recv_queue_count(queue);

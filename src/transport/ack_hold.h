@@ -19,7 +19,7 @@
 
 #include "object/qp_transport.h"
 
-#define HOLD_NS		20000u		/* a reply takes 1 to 5 us, and a wake-up elsewhere twice this */
+#define HOLD_NS		50000u		/* a reply takes 1 to 5 us, 9 to 31 where the worker took the message and the core */
 #define HOLD_LEARN	4u
 #define HOLD_PAUSE_MIN	4u
 #define HOLD_PAUSE	64u

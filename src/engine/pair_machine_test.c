@@ -93,8 +93,8 @@ struct process {
 };
 
 struct costs {
-	uint64_t sleep_ns;		/* processor time of a sleep with a timeout, before it: the timer is set, */
-	uint64_t wake_ns;		/* and after it */
+	uint64_t sleep_ns;		/* processor time before a sleep, whose timer is set, */
+	uint64_t wake_ns;		/* and behind it */
 	uint64_t switch_ns;		/* from one thread to the next */
 };
 
@@ -535,7 +535,8 @@ static void balance(unsigned core)
 	}
 	if (machine.idle_since_ns[core] == NEVER)
 		machine.idle_since_ns[core] = machine.now_ns;
-	if (other && !other->is_worker && !machine.pinned && machine.now_ns - machine.idle_since_ns[core] >= BALANCE_NS)
+	if (!machine.pinned && other && !other->is_worker &&
+	    machine.now_ns - machine.idle_since_ns[core] >= BALANCE_NS)
 		other->core = core;
 }
 

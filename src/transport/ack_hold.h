@@ -19,7 +19,8 @@
 
 #include "object/qp_transport.h"
 
-#define HOLD_NS		50000u		/* a reply takes 1 to 5 us, 9 to 31 where the worker took the message and the core */
+/* A reply takes 1 to 5 us, 9 to 31 where the worker took the message and the core. */
+#define HOLD_NS		50000u
 #define HOLD_LEARN	4u
 #define HOLD_PAUSE_MIN	4u
 #define HOLD_PAUSE	64u

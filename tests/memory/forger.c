@@ -71,6 +71,9 @@ static size_t forge(struct forger *forger, unsigned end, unsigned turn, uint16_t
 	if (opcode_has_payload(op)) {
 		packet.payload = payload;
 		packet.payload_bytes = opcode_ends(op) ? 16 : 1024;
+	} else if (turn % 5 == 0) {	/* one that the opcode does not have */
+		packet.payload = payload;
+		packet.payload_bytes = 16;
 	}
 	bytes = packet_write_headers(&packet, out);
 	memcpy(out + bytes, payload, packet.payload_bytes);

@@ -100,7 +100,8 @@ static size_t forge_rc(uint8_t *out)
 		.imm = (uint32_t)test_random(&state), .invalidate_rkey = (uint32_t)test_random(&state),
 	};
 
-	if (opcode_has_payload(op)) {
+	/* READs, atomics and ACKs with a payload that they do not have, too. */
+	if (opcode_has_payload(op) || !chance(4)) {
 		fill(payload, 16);
 		packet.payload = payload;
 		packet.payload_bytes = chance(2) ? 1024 : chance(1025);

@@ -23,12 +23,13 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/small_file.h"
+#include "base/text.h"
 #include "check/rule.h"
 #include "check/stack.h"
 
 #define TEXT_BYTES 16384u
 #define PLACES 1024u
-#define SUPPRESS_BYTES (1u << 20)
 #define MAX_REPORTS 10u
 
 struct check_place {
@@ -54,7 +55,7 @@ static int option_refuse(const char *word)
 
 static int option_read_one(const char *word, struct check_options *to)
 {
-	char *end;
+	uint64_t number;
 	const char *name;
 	char names[256];
 
@@ -81,10 +82,10 @@ static int option_read_one(const char *word, struct check_options *to)
 		strcpy(to->file, word + 7);
 		return 0;
 	}
-	if (strncmp(word, "max-reports=", 12) || word[12] < '0' || word[12] > '9')
+	if (strncmp(word, "max-reports=", 12) || !text_number(word + 12, 1, UINT32_MAX, &number))
 		return option_refuse(word);
-	to->max_reports = (unsigned)strtoul(word + 12, &end, 10);
-	return *end || !to->max_reports ? option_refuse(word) : 0;
+	to->max_reports = (unsigned)number;
+	return 0;
 }
 
 int check_options_read(const char *text, struct check_options *to)
@@ -105,34 +106,45 @@ int check_options_read(const char *text, struct check_options *to)
 	return err;
 }
 
+/* NULL: *why says why. */
+static char *suppressions_text(const char *path, const char **why)
+{
+	int fd = small_file_open(path, why);
+	FILE *stream = fd < 0 ? NULL : small_file_stream(fd, why);
+	char *text = NULL;
+	size_t room = 0;
+	ssize_t bytes;
+
+	if (!stream)
+		return NULL;
+	bytes = getdelim(&text, &room, '\0', stream);
+	*why = bytes > 0 && !text[bytes - 1] ? "it is no text: it has a byte of 0" :
+	       bytes < 0 && !feof(stream)    ? strerror(errno) : NULL;
+	fclose(stream);
+	if (bytes < 0 || *why) {
+		free(text);
+		text = *why ? NULL : strdup("");
+	}
+	return text;
+}
+
 int check_report_start(const struct check_options *from)
 {
 	const char *path = options.suppress, *why;
 	unsigned line;
-	ssize_t got;
 	char *text;
-	int fd, err = 0;
 
 	options = *from;		/* @path among them */
 	if (!*path)
 		return 0;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	text = fd < 0 ? NULL : calloc(1, SUPPRESS_BYTES);
-	got = text ? read(fd, text, SUPPRESS_BYTES - 1) : -1;
-	if (got < 0) {
-		complain("VERBATIM_CHECK: suppressions %s: %m", path);
-		err = EINVAL;
-	} else {
-		line = check_suppress_read(&suppressions, text, &why);
-		if (line) {
-			complain("VERBATIM_CHECK: suppressions %s, line %u: %s", path, line, why);
-			err = EINVAL;
-		}
-	}
+	text = suppressions_text(path, &why);
+	line = text ? check_suppress_read(&suppressions, text, &why) : 0;
 	free(text);
-	if (fd >= 0)
-		close(fd);
-	return err;
+	if (line)
+		complain("VERBATIM_CHECK: suppressions %s, line %u: %s", path, line, why);
+	else if (!text)
+		complain("VERBATIM_CHECK: suppressions %s: %s", path, why ? why : strerror(ENOMEM));
+	return text && !line ? 0 : EINVAL;
 }
 
 /* ---- writing ---- */
@@ -157,7 +169,7 @@ text_add(struct check_text *text, const char *format, ...)
 				      : TEXT_BYTES - 1 - text->used;
 }
 
-static void report_write(int fd, const char *bytes, size_t count)
+static bool report_write(int fd, const char *bytes, size_t count)
 {
 	while (count) {
 		ssize_t wrote = write(fd, bytes, count);
@@ -165,23 +177,32 @@ static void report_write(int fd, const char *bytes, size_t count)
 		if (wrote < 0 && errno == EINTR)
 			continue;
 		if (wrote <= 0)
-			return;
+			return false;
 		bytes += wrote;
 		count -= (size_t)wrote;
 	}
+	return true;
 }
 
-/* A line of the file, in one piece: other processes write to it, too. */
+/*
+ * A line of the file, in one piece: other processes write to it, too. Not waited for where it is a pipe that
+ * nobody reads; what is lost then is said once.
+ */
 static void report_line(const struct check_text *text)
 {
-	int fd = options.file[0]
-			 ? open(options.file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)
-			 : -1;
+	static bool told;
+	bool wrote;
+	int fd;
 
-	if (fd < 0)
+	if (!options.file[0])
 		return;
-	report_write(fd, text->bytes, text->used);
-	close(fd);
+	fd = open(options.file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+	wrote = fd >= 0 && report_write(fd, text->bytes, text->used);
+	if (!wrote && !told)
+		complain("VERBATIM_CHECK: report=%s: %m: findings are lost", options.file);
+	told |= !wrote;
+	if (fd >= 0)
+		close(fd);
 }
 
 static const char *report_plain(const char *text, char *out, size_t size)

@@ -87,7 +87,7 @@ static int qp_modify_resolve(struct hca_context *context, struct qp *qp, struct 
 		err = check_mtu(context, qp, attr, port);
 	if ((mask & IBV_QP_PORT) && qp_is(qp, QP_DATAGRAM) && context_port(context, port)->ib_port)
 		resolved->mtu = 128u << net_active_mtu(&context->hca->net, context_port(context, port), NULL);
-	if (mask & IBV_QP_RATE_LIMIT)
+	if (!err && (mask & IBV_QP_RATE_LIMIT))
 		err = ethernet_check_rate(attr->rate_limit, "ibv_modify_qp");
 	if (err || !(mask & IBV_QP_AV))
 		return err;

@@ -260,8 +260,10 @@ int umad_unregister(int fd, int agentid)
 	if (file) {
 		lock_acquire(&file->lock);
 		known = agentid >= 0 && agentid < UMAD_CA_MAX_AGENTS && file->agent[agentid].used;
-		if (known)
+		if (known) {
 			file->agent[agentid].used = false;
+			umad_file_forget_agent(file, (uint32_t)agentid);
+		}
 		request.token = file->token;
 		dead = file->dead;
 		lock_release(&file->lock);

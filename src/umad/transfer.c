@@ -48,6 +48,15 @@ static void waiting_remove(struct umad_file *file, struct umad_waiting *waiting)
 	*waiting = file->waiting[--file->count];
 }
 
+void umad_file_forget_agent(struct umad_file *file, uint32_t agent)
+{
+	for (size_t i = 0; i < file->count; )
+		if (file->waiting[i].header.agent_id == agent)
+			waiting_remove(file, &file->waiting[i]);
+		else
+			i++;
+}
+
 /* 0; EINVAL: it waits already; ENOMEM. */
 static int waiting_add(struct umad_file *file, const ib_user_mad_t *header, const uint8_t *mad)
 	REQUIRES(file->lock)

@@ -80,6 +80,11 @@ int umad_file_enter(int fd, struct umad_file *file);
 /* NULL: there was none. The caller has its reference. */
 struct umad_file *umad_file_remove(int fd);
 
+/* ---- transfer.c ---- */
+
+/* It is no more: its requests wait for nothing, and their transaction IDs are free. */
+void umad_file_forget_agent(struct umad_file *file, uint32_t agent) REQUIRES(file->lock);
+
 /* ---- dead.c: fabrics that end, and come back ---- */
 
 /* The socket @fd has no other end any more. */

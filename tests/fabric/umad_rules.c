@@ -396,6 +396,24 @@ static void the_longest_timeout_does_not_end_at_once(void)
 	must(umad_unregister(port, agent) == 0);
 }
 
+static void an_agent_that_is_gone_waits_for_nothing(void)
+{
+	int agent = umad_register(port, CLASS_LID, 1, 0, NULL), length;
+	struct message message, again;
+
+	must(agent >= 0);
+	build(&message, CLASS_LID, 1, GET, NODE_INFO);
+	umad_set_addr(&message.umad, 0xbff0, 0, 0, 0);
+	again = message;
+	must(send_message(port, agent, &message, -1, -1) == 0);
+	must(umad_unregister(port, agent) == 0);
+	must(umad_register(port, CLASS_LID, 1, 0, NULL) == agent);
+	must(send_message(port, agent, &again, 50, 0) == 0);
+	must(receive(port, &message, 5000, &length) == agent &&
+	     umad_status(&message.umad) == ETIMEDOUT);
+	must(umad_unregister(port, agent) == 0);
+}
+
 static void without_a_timeout_no_answer_is_awaited(void)
 {
 	struct message message;
@@ -637,6 +655,7 @@ static const struct test {
 	TEST(silence_becomes_a_timeout),
 	TEST(one_transaction_waits_once),
 	TEST(the_longest_timeout_does_not_end_at_once),
+	TEST(an_agent_that_is_gone_waits_for_nothing),
 	TEST(without_a_timeout_no_answer_is_awaited),
 	TEST(wrong_messages_are_refused),
 	TEST(what_nobody_serves_is_answered),

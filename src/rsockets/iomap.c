@@ -96,6 +96,7 @@ static int add_map(struct rsocket *rs, struct rs_iomap *wanted) REQUIRES(rs->loc
 	if (!wanted->mr)
 		return errno;
 	wanted->used = true;
+	wanted->told = remote;
 	stream->local_maps[slot] = *wanted;	/* taken, before iomap_send_control() drops the lock */
 	if (!remote)
 		return 0;
@@ -103,6 +104,7 @@ static int add_map(struct rsocket *rs, struct rs_iomap *wanted) REQUIRES(rs->loc
 	control.key = wanted->mr->rkey;
 	control.address = (uintptr_t)wanted->buffer;
 	err = iomap_send_control(rs, &control);
+	stream->local_maps[slot].told = false;
 	if (err) {
 		ibv_dereg_mr(wanted->mr);
 		stream->local_maps[slot].used = false;
@@ -137,7 +139,10 @@ off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offse
 	return err ? rs_result(err) : (off_t)wanted.offset;
 }
 
-/* The peer is informed first; requests that it has under way fail. */
+/*
+ * The peer is informed first; requests that it has under way fail. What another thread takes away, or has not
+ * yet given, is none meanwhile.
+ */
 static int remove_map(struct rsocket *rs, void *buffer, size_t length) REQUIRES(rs->lock)
 {
 	struct rs_stream *stream = &rs->stream;
@@ -147,14 +152,16 @@ static int remove_map(struct rsocket *rs, void *buffer, size_t length) REQUIRES(
 
 	for (uint32_t i = 0; i < stream->local_map_count; i++) {
 		map = &stream->local_maps[i];
-		if (!map->used || map->buffer != buffer || map->length != length)
+		if (!map->used || map->told || map->buffer != buffer || map->length != length)
 			continue;
 		if (map->prot & PROT_WRITE && rs->state == RS_CONNECTED && !stream->peer_gone) {
 			control.index = (uint16_t)i;
+			map->told = true;
 			err = iomap_send_control(rs, &control);
+			map = &stream->local_maps[i];	/* may have moved meanwhile */
+			map->told = false;
 			if (err && err != ENOTCONN)
 				return err;
-			map = &stream->local_maps[i];	/* may have moved meanwhile */
 		}
 		err = ibv_dereg_mr(map->mr);
 		if (!err)

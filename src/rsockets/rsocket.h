@@ -89,6 +89,7 @@ struct rs_send_queue {
 
 struct rs_iomap {
 	bool used;
+	bool told;			/* ours only: the peer is being told of it, and a thread waits for that */
 	void *buffer;			/* ours only */
 	struct ibv_mr *mr;		/* ours only */
 	int prot;			/* ours only */

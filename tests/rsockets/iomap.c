@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* riomap, riounmap, riowrite: data in its place before the message behind it. */
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,7 +80,63 @@ static void writer(struct pair *pair)
 	OK(rclose(rs));
 }
 
+struct taker {
+	int rs;
+	char *buffer;
+	atomic_int ended, taken, refused;
+};
+
+static void *take_away(void *argument)
+{
+	struct taker *taker = argument;
+
+	errno = 0;
+	if (!riounmap(taker->rs, taker->buffer, SMALL))
+		taker->taken++;
+	else if (errno == EINVAL)
+		taker->refused++;
+	taker->ended++;
+	return NULL;
+}
+
+/* The peer, which is told first, reads nothing: whoever takes the mapping away waits. */
+static void taken_away_twice(struct pair *pair)
+{
+	int rs = meet(pair, one_mapping);
+	struct taker taker = { .rs = rs, .buffer = calloc(1, SMALL) };
+	pthread_t thread[2];
+
+	CHECK(taker.buffer, "no memory");
+	OK(riomap(rs, taker.buffer, SMALL, PROT_WRITE, 0, 0));
+	OK(rfcntl(rs, F_SETFL, O_NONBLOCK));
+	while (rsend(rs, "", 1, 0) == 1)
+		;
+	CHECK(errno == EAGAIN, "%m");
+	for (int i = 0; i < 2; i++)
+		CHECK(!pthread_create(&thread[i], NULL, take_away, &taker), "no thread");
+	while (!taker.ended)
+		usleep(1000);
+	CHECK(taker.refused == 1, "%d refused, %d taken", taker.refused, taker.taken);
+	tell(pair, 1);
+	for (int i = 0; i < 2; i++)
+		CHECK(!pthread_join(thread[i], NULL), "no end");
+	CHECK(taker.taken == 1 && taker.refused == 1, "%d refused, %d taken", taker.refused, taker.taken);
+	OK(rclose(rs));
+}
+
+static void reads_late(struct pair *pair)
+{
+	int rs = meet(pair, one_mapping);
+	char data[4096];
+
+	CHECK(hear(pair) == 1, "another number");
+	while (rrecv(rs, data, sizeof(data), 0) > 0)
+		;
+	OK(rclose(rs));
+}
+
 const struct test iomap_tests[] = {
 	{ "riowrite puts data into its place before the next message", owner, writer },
+	{ "of two threads that take a mapping away one does", taken_away_twice, reads_late },
 	{ NULL, NULL, NULL },
 };

@@ -504,11 +504,11 @@ static uint64_t data_hoq_us(const struct attached *attached)
 static void data_look(struct attached *attached)
 {
 	struct visitor *visitor = attached->visitor;
-	uint64_t now_us = visitor->room->now_us, own_us = now_us - attached->looked_us, cpu_us, hoq_us;
+	uint64_t now_us = visitor->room->now_us, own_us = LOOK_US, cpu_us, hoq_us;
 
-	if (own_us < LOOK_US)
+	if (now_us - attached->looked_us < LOOK_US)
 		return;
-	/* While we had no processor it may have read all that its socket held. */
+	/* If it is more we had no processor: it may have read all that its socket held, and could read no more. */
 	visitor_flush(visitor);
 	if (list_empty(&attached->waiters))
 		return;

@@ -229,9 +229,13 @@ const char *ibv_get_device_name(struct ibv_device *device)
 	return device ? device->name : NULL;
 }
 
+/*
+ * An index of the kernel's (ibv_get_device_index(3)), by which programs ask it about a device over
+ * NETLINK_RDMA. It does not know this one, and with a number of ours would answer for another.
+ */
 int ibv_get_device_index(struct ibv_device *device)
 {
-	return device ? to_device(device)->number : -1;
+	return -1;
 }
 
 __be64 ibv_get_device_guid(struct ibv_device *device)

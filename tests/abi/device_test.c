@@ -38,6 +38,12 @@ static void a_device_has_one_address_in_every_list(void **state)
 	ibv_free_device_list(list);
 }
 
+/* The kernel would answer for another one. */
+static void no_device_has_an_index_of_the_kernel(void **state)
+{
+	assert_int_equal(ibv_get_device_index(context_of(state)->device), -1);
+}
+
 static void a_device_may_be_opened_after_its_list_was_freed(void **state)
 {
 	int count = -1;
@@ -494,6 +500,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		test_with_device(a_device_has_one_address_in_every_list),
+		test_with_device(no_device_has_an_index_of_the_kernel),
 		cmocka_unit_test(a_device_may_be_opened_after_its_list_was_freed),
 		test_with_device(behind_a_device_stands_a_pointer_into_our_library),
 		test_with_device(a_context_has_real_descriptors),

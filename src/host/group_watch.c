@@ -6,7 +6,6 @@
 #include "host/group_watch.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -18,49 +17,27 @@
 #include "host/port_group.h"
 #include "platform/clock.h"
 #include "platform/fail.h"
+#include "platform/socket_list.h"
 
 #define MEMBER_NAME	"verbatim/port/"
 #define BACKLOG		128
 
 /* ---- lists of the kernel ---- */
 
-/* Of the thread, not of the process: a thread may be in another network namespace. */
-FILE *kernel_list(const char *name)
+static void group_note_member(void *context, const struct socket_seen *seen)
 {
-	char path[64];
-	FILE *file;
+	struct group_members *members = context;
+	const char *number = seen->name + strlen(MEMBER_NAME);
+	uint64_t slot;
 
-	if (fail_now(FAIL_PROC))
-		return NULL;
-	snprintf(path, sizeof(path), "/proc/thread-self/net/%s", name);
-	file = fopen(path, "re");
-	if (file)
-		return file;
-	snprintf(path, sizeof(path), "/proc/net/%s", name);
-	return fopen(path, "re");
+	if (text_scan_number(&number, SLOT_COUNT - 1, &slot) && !*number)
+		members->is[slot] = true;
 }
 
 int group_members_list(struct group_members *members)
 {
-	FILE *file = kernel_list("unix");
-	const char *name;
-	char line[512];
-	uint64_t slot;
-
 	memset(members, 0, sizeof(*members));
-	if (!file)
-		return errno;
-	while (fgets(line, sizeof(line), file)) {
-		/* Connections that wait to be accepted have the name, too: count it once. */
-		name = strstr(line, " @" MEMBER_NAME);
-		if (!name)
-			continue;
-		name += strlen(" @" MEMBER_NAME);
-		if (text_scan_number(&name, SLOT_COUNT - 1, &slot) && *name == '\n')
-			members->is[slot] = true;
-	}
-	fclose(file);
-	return 0;
+	return socket_list_names(SOCK_SEQPACKET, MEMBER_NAME, group_note_member, members);
 }
 
 /*
@@ -69,35 +46,30 @@ int group_members_list(struct group_members *members)
  */
 #define REPEATED_MAX 16u
 
-static bool group_is_repeated(const char *line, unsigned long last[REPEATED_MAX], unsigned count)
+struct group_sockets {
+	uint32_t last[REPEATED_MAX];	/* inodes */
+	unsigned count;
+};
+
+static void group_count_socket(void *context, const struct udp_seen *seen)
 {
-	unsigned long inode = 0;
+	struct group_sockets *sockets = context;
 	unsigned i;
 
-	if (sscanf(line, "%*s %*s %*s %*s %*s %*s %*s %*s %*s %lu", &inode) != 1)
-		return false;
-	for (i = 0; i < REPEATED_MAX && i < count; i++)
-		if (last[i] == inode)
-			return true;
-	last[count % REPEATED_MAX] = inode;
-	return false;
+	if (!seen->any)
+		return;
+	for (i = 0; i < REPEATED_MAX && i < sockets->count; i++)
+		if (sockets->last[i] == seen->inode)
+			return;
+	sockets->last[sockets->count++ % REPEATED_MAX] = seen->inode;
 }
 
 unsigned group_socket_count(unsigned family)
 {
-	FILE *file = kernel_list(family == 4 ? "udp" : "udp6");
-	char line[512], any[64];
-	unsigned long last[REPEATED_MAX];
-	unsigned count = 0;
+	struct group_sockets sockets = { .count = 0 };
+	int err = socket_list_udp(family == 4 ? AF_INET : AF_INET6, ROCE_UDP_PORT, group_count_socket, &sockets);
 
-	if (!file)
-		return 0;
-	snprintf(any, sizeof(any), ": %0*d:%04X ", family == 4 ? 8 : 32, 0, ROCE_UDP_PORT);
-	while (fgets(line, sizeof(line), file))
-		if (strstr(line, any) && !group_is_repeated(line, last, count))
-			count++;
-	fclose(file);
-	return count;
+	return err ? 0 : sockets.count;
 }
 
 /* ---- sockets ---- */

@@ -13,7 +13,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "host/slot.h"
 
@@ -46,8 +45,6 @@ bool group_watch_turn(struct group_watch *watch);
 void group_watch_consider(struct group_watch *watch, uint32_t slot);
 void group_watch_choose(struct group_watch *watch, const struct group_members *members);
 
-/* The kernel's list of that name below /proc/net (of this thread's network namespace), or NULL. */
-FILE *kernel_list(const char *name);
 /* Members that have the port, of any user, as the kernel lists their names. 0 or errno. */
 int group_members_list(struct group_members *members);
 /* Sockets bound to port 4791 of 0.0.0.0 (@family 4) or [::] (6); 0: cannot be known. */

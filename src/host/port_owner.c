@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The user of UDP port 4791, from /proc/net/udp and udp6 (port_owner.h): of sockets on all
+ * The user of UDP port 4791, by the kernel's lists of sockets (port_owner.h): of those on all
  * addresses only, since any user may bind the port on a single address that is free.
  */
 #include "host/port_owner.h"
 
-#include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/datagram.h"
 #include "base/lock.h"
-#include "host/group_watch.h"
+#include "platform/socket_list.h"
 
-#define PORT		4791u
 #define TRUSTED_MAX	4u		/* the port changes hands, and IPv6 may be another user's */
 #define TRUST_NS	1000000000u
 #define LOOK_NS		100000000u	/* between looks */
@@ -43,20 +43,12 @@ static void port_owner_learn(uid_t uid, uint64_t now_ns) REQUIRES(port_owner_loc
 	*place = (struct trusted){ uid, now_ns + TRUST_NS };
 }
 
-/* Lines: number: ADDRESS:PORT remote state queues timer retransmits uid ... */
-static void read_list(const char *name, size_t digits, uint64_t now_ns) REQUIRES(port_owner_lock)
+static void port_owner_take(void *context, const struct udp_seen *seen) REQUIRES(port_owner_lock)
 {
-	FILE *file = kernel_list(name);
-	char line[512], address[64];
-	unsigned port, uid;
+	const uint64_t *now_ns = context;
 
-	if (!file)
-		return;
-	while (fgets(line, sizeof(line), file))
-		if (sscanf(line, " %*u: %32[0-9A-F]:%x %*s %*s %*s %*s %*s %u", address, &port, &uid) == 3 &&
-		    port == PORT && strspn(address, "0") >= digits)
-			port_owner_learn((uid_t)uid, now_ns);
-	fclose(file);
+	if (seen->any)
+		port_owner_learn(seen->uid, *now_ns);
 }
 
 static bool port_owner_is_known(uid_t uid, uint64_t now_ns) REQUIRES(port_owner_lock)
@@ -86,8 +78,8 @@ bool port_owner_may_forward(uid_t uid, uint64_t now_ns)
 	may = port_owner_is_known(uid, now_ns);
 	if (!may && now_ns >= next_look_ns) {
 		next_look_ns = now_ns + LOOK_NS;
-		read_list("udp", 8, now_ns);
-		read_list("udp6", 32, now_ns);
+		(void)socket_list_udp(AF_INET, ROCE_UDP_PORT, port_owner_take, &now_ns);
+		(void)socket_list_udp(AF_INET6, ROCE_UDP_PORT, port_owner_take, &now_ns);
 		may = port_owner_is_known(uid, now_ns);
 	}
 	lock_release(&port_owner_lock);

@@ -12,8 +12,8 @@
  *
  * A claim binds its name first, then looks for a name that collides: of two concurrent claims, at
  * least one sees the other. The look is a connect(), which for datagram sockets only looks up the
- * name. Claims of single addresses are read from the kernel's list of names; without it (no /proc),
- * the addresses of the host are looked up.
+ * name. Claims of single addresses are read from the kernel's list of names; without it, the addresses
+ * of the host are looked up.
  *
  * A claim that does not serve yet is connected to a socket that is gone, so that no other can send to
  * it: EPERM means "claimed, but not served". Serving dissolves that connection, with which the kernel
@@ -33,13 +33,13 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/log.h"
-#include "host/group_watch.h"
 #include "host/forward.h"
 #include "host/holder.h"
 #include "host/service_owner.h"
 #include "platform/fail.h"
 #include "platform/clock.h"
 #include "platform/netdev.h"
+#include "platform/socket_list.h"
 #include "platform/socket_owner.h"
 
 #define SERVICE_NAME	"verbatim/service/"
@@ -113,29 +113,37 @@ static bool service_parse_address(const char *text, uint8_t address[16])
 			return false;
 		address[i] = (uint8_t)value;
 	}
-	return text[32] == '\n';
+	return text[32] == '\0';
+}
+
+struct service_collision {
+	enum scope scope;
+	size_t prefix_bytes;
+	bool found;
+};
+
+static void service_compare(void *context, const struct socket_seen *seen)
+{
+	struct service_collision *collision = context;
+	uint8_t address[16];
+
+	if (service_parse_address(seen->name + collision->prefix_bytes, address) &&
+	    is_in_scope(collision->scope, address))
+		collision->found = true;
 }
 
 /* ENOENT: there is no list. */
 static int search_list(uint64_t id, enum scope scope)
 {
-	FILE *file = kernel_list("unix");
-	char line[512], prefix[NAME_MAX_BYTES];
-	uint8_t address[16];
-	int err = 0;
+	struct service_collision collision = { .scope = scope };
+	char prefix[NAME_MAX_BYTES];
+	int err;
 
-	if (!file)
-		return ENOENT;
-	snprintf(prefix, sizeof(prefix), " @" SERVICE_NAME "%016" PRIx64 "/", id);
-	while (!err && fgets(line, sizeof(line), file)) {
-		const char *name = strstr(line, prefix);
-
-		if (name && service_parse_address(name + strlen(prefix), address) &&
-		    is_in_scope(scope, address))
-			err = EADDRINUSE;
-	}
-	fclose(file);
-	return err;
+	collision.prefix_bytes = (size_t)snprintf(prefix, sizeof(prefix), SERVICE_NAME "%016" PRIx64 "/", id);
+	err = socket_list_names(SOCK_DGRAM, prefix, service_compare, &collision);
+	if (collision.found)
+		return EADDRINUSE;
+	return err ? ENOENT : 0;
 }
 
 static int search_host(uint64_t id, enum scope scope)
@@ -191,7 +199,7 @@ struct believed_search {
 /* Behind "verbatim/service/ID/". */
 static bool parse_claim(const char *text, enum scope *scope, uint8_t address[16])
 {
-	char digits[34];
+	char digits[33];
 	size_t bytes = strcspn(text, "/");
 
 	memset(address, 0, 16);
@@ -208,7 +216,7 @@ static bool parse_claim(const char *text, enum scope *scope, uint8_t address[16]
 	if (bytes != 32)
 		return false;
 	memcpy(digits, text, 32);
-	memcpy(digits + 32, "\n", 2);
+	digits[32] = '\0';
 	return service_parse_address(digits, address);
 }
 

@@ -184,10 +184,14 @@ static void without_a_list_of_names_the_addresses_of_the_host_are_looked_up(void
 
 	assert_int_equal(services_open(&services), 0);
 	assert_int_equal(service_claim(services, ID, ipv6, 0, &claim), 0);
+	fail_set(FAIL_NETLINK, 1, EPERM);
 	fail_set(FAIL_PROC, 1, ENOENT);
 	assert_int_equal(service_claim(services, ID, any, AF_INET6, &second), EADDRINUSE);
+	assert_int_equal(atomic_load(&fail_table[FAIL_PROC].countdown), 0);
+	fail_set(FAIL_NETLINK, 1, EPERM);
 	fail_set(FAIL_PROC, 1, ENOENT);
 	assert_int_equal(service_claim(services, ID, any, AF_INET, &second), 0);
+	assert_int_equal(atomic_load(&fail_table[FAIL_PROC].countdown), 0);
 	fail_clear();
 	services_close(services);
 }

@@ -5,13 +5,15 @@
  * distributes what comes to these sockets: processes that share an address forward to each other.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/ip_addr.h"
 #include "link/udp_internal.h"
 #include "platform/netdev.h"
+#include "platform/socket_list.h"
 
 static void address_close(struct udp_addresses *addresses)
 {
@@ -92,6 +94,15 @@ int udp_addresses_bind(struct udp_link *udp, enum udp_family family, udp_opener 
 	return err ? err : EADDRINUSE;
 }
 
+static void address_take_seen(void *context, const struct udp_seen *seen)
+{
+	struct udp_addresses *addresses = context;
+	bool multicast = ip_addr_is_ipv4(seen->address) ? seen->address[12] >= 224 : seen->address[0] == 0xff;
+
+	if (!seen->any && !multicast && memcmp(seen->address, nobodys, 16))
+		address_note(addresses, seen->address);
+}
+
 /*
  * Of processes that are bound, the kernel lets a later one of the same user bind all addresses, whatever
  * another program has: its list of sockets tells. An address that an earlier process of ours has for itself
@@ -99,35 +110,8 @@ int udp_addresses_bind(struct udp_link *udp, enum udp_family family, udp_opener 
  */
 void udp_addresses_look(struct udp_link *udp)
 {
-	static const char *const lists[] = { [UDP_IPV4] = "/proc/thread-self/net/udp",
-					     [UDP_IPV6] = "/proc/thread-self/net/udp6" };
-	unsigned family, port, value;
-	char line[512], digits[64];
-
-	for (family = 0; family < UDP_FAMILY_COUNT; family++) {
-		FILE *file = fopen(lists[family], "re");
-		size_t words = family == UDP_IPV4 ? 1 : 4;
-
-		while (file && fgets(line, sizeof(line), file)) {
-			uint8_t address[16] = { [10] = 0xff, [11] = 0xff };
-
-			if (sscanf(line, " %*u: %32[0-9A-F]:%x", digits, &port) != 2 || port != ROCE_UDP_PORT ||
-			    strlen(digits) != 8 * words || strspn(digits, "0") == 8 * words)
-				continue;
-			/* Words of 32 bits in network order, each printed as a number. */
-			for (size_t w = 0; w < words; w++) {
-				if (sscanf(digits + 8 * w, "%8x", &value) != 1)
-					value = 0;
-				memcpy(address + 16 - 4 * words + 4 * w, &value, 4);
-			}
-			if (!memcmp(address, nobodys, 16) || address[0] == 0xff ||
-			    (family == UDP_IPV4 && address[12] >= 224))
-				continue;
-			address_note(&udp->addresses[family], address);
-		}
-		if (file)
-			fclose(file);
-	}
+	(void)socket_list_udp(AF_INET, ROCE_UDP_PORT, address_take_seen, &udp->addresses[UDP_IPV4]);
+	(void)socket_list_udp(AF_INET6, ROCE_UDP_PORT, address_take_seen, &udp->addresses[UDP_IPV6]);
 }
 
 bool udp_address_is_taken(const struct link *link, const uint8_t address[16])

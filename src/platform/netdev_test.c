@@ -5,6 +5,8 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/inet_diag.h>
+#include <linux/sock_diag.h>
 #include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
@@ -301,6 +303,49 @@ static void an_answer_that_was_not_taken_is_not_the_next_ones(void **state)
 	netlink_close(&kept);
 }
 
+/* Whoever may administer the network can send to a socket of another program, as if it were the kernel. */
+static void what_others_send_is_no_answer(void **state)
+{
+	struct { struct nlmsghdr header; struct nlmsgerr error; } forged = {
+		.header = { .nlmsg_len = sizeof(forged), .nlmsg_type = NLMSG_ERROR, .nlmsg_seq = 1 },
+		.error = { .error = -EPERM },
+	};
+	struct sockaddr_nl to = { .nl_family = AF_NETLINK };
+	struct netlink kept;
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+
+	netlink_open(&kept);
+	to.nl_pid = forged.header.nlmsg_pid = mnl_socket_get_portid(kept.socket);
+	assert_int_equal(sendto(fd, &forged, sizeof(forged), 0, (struct sockaddr *)&to, sizeof(to)),
+			 sizeof(forged));
+	assert_int_equal(ask(&kept, "127.0.0.1"), 0);
+	netlink_close(&kept);
+	close(fd);
+}
+
+static int count_message(const struct nlmsghdr *header, void *count)
+{
+	++*(unsigned *)count;
+	return MNL_CB_OK;
+}
+
+/* In the message that ends a dump the kernel says that there was none: no handler of this protocol. */
+static void a_dump_of_what_there_is_none_of_fails(void **state)
+{
+	char buffer[MNL_NLMSG_HDRLEN + sizeof(struct inet_diag_req_v2)];
+	struct nlmsghdr *question = mnl_nlmsg_put_header(buffer);
+	struct inet_diag_req_v2 *request;
+	unsigned count = 0;
+
+	question->nlmsg_type = SOCK_DIAG_BY_FAMILY;
+	question->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
+	request = mnl_nlmsg_put_extra_header(question, sizeof(*request));
+	request->sdiag_family = AF_INET;
+	request->sdiag_protocol = 250;
+	assert_int_equal(netlink_ask_once(NETLINK_SOCK_DIAG, question, count_message, &count), ENOENT);
+	assert_int_equal(count, 0);
+}
+
 static void without_a_kept_socket_each_question_opens_one(void **state)
 {
 	struct netlink kept;
@@ -386,6 +431,8 @@ int main(void)
 		TEST(routes_are_asked_of_the_kernel),
 		TEST(a_kept_socket_answers_for_where_it_was_opened),
 		TEST(an_answer_that_was_not_taken_is_not_the_next_ones),
+		TEST(what_others_send_is_no_answer),
+		TEST(a_dump_of_what_there_is_none_of_fails),
 		TEST(without_a_kept_socket_each_question_opens_one),
 		TEST(threads_share_a_kept_socket),
 		TEST(a_child_leaves_the_kept_socket_to_its_parent),

@@ -4,13 +4,18 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "platform/fail.h"
 
 #define BUFFER_BYTES	32768u
 #define LEFT_MAX	4096u		/* unread messages of a reply */
+
+static const struct timeval answer_time = { .tv_sec = 1 };
 
 static int open_socket(int protocol, struct mnl_socket **opened)
 {
@@ -20,6 +25,8 @@ static int open_socket(int protocol, struct mnl_socket **opened)
 
 	if (!socket)
 		return errno;
+	/* The kernel answers before sendto() returns: only a sandbox that swallows the question lets us wait. */
+	(void)setsockopt(mnl_socket_get_fd(socket), SOL_SOCKET, SO_RCVTIMEO, &answer_time, sizeof(answer_time));
 	if (mnl_socket_bind(socket, 0, MNL_SOCKET_AUTOPID)) {
 		err = errno;
 		mnl_socket_close(socket);
@@ -51,31 +58,76 @@ void netlink_abandon(struct netlink *netlink)
 		close(mnl_socket_get_fd(netlink->socket));
 }
 
+/* From the kernel: who may administer the network can send to any socket, and is not heard. -1: errno. */
+static ssize_t netlink_receive(struct mnl_socket *socket, char buffer[BUFFER_BYTES])
+{
+	struct sockaddr_nl sender;
+	struct iovec space = { buffer, BUFFER_BYTES };
+	struct msghdr message = { .msg_name = &sender, .msg_iov = &space, .msg_iovlen = 1 };
+	ssize_t got;
+
+	do {
+		message.msg_namelen = sizeof(sender);
+		got = fail_now(FAIL_NETLINK_RECEIVE) ? -1 : recvmsg(mnl_socket_get_fd(socket), &message, 0);
+	} while (got < 0 ? errno == EINTR : sender.nl_pid != 0);
+	if (got >= 0 && message.msg_flags & MSG_TRUNC) {
+		errno = ENOSPC;
+		return -1;
+	}
+	return got;
+}
+
+/* The end of a dump, also where the kernel says that there is none: libmnl would take it for an empty one. */
+static int netlink_take_end(const struct nlmsghdr *header, void *unused)
+{
+	int result = 0;
+
+	if (mnl_nlmsg_get_payload_len(header) >= sizeof(result))
+		memcpy(&result, mnl_nlmsg_get_payload(header), sizeof(result));
+	if (result >= 0)
+		return MNL_CB_STOP;
+	errno = -result;
+	return MNL_CB_ERROR;
+}
+
+/* An acknowledgement, or the error in its place. */
+static int netlink_take_error(const struct nlmsghdr *header, void *unused)
+{
+	const struct nlmsgerr *error = mnl_nlmsg_get_payload(header);
+
+	if (mnl_nlmsg_get_payload_len(header) < sizeof(*error)) {
+		errno = EBADMSG;
+		return MNL_CB_ERROR;
+	}
+	errno = -error->error;
+	return error->error ? MNL_CB_ERROR : MNL_CB_STOP;
+}
+
 static int netlink_converse(struct mnl_socket *socket, struct nlmsghdr *question, unsigned sequence,
 			    mnl_cb_t take, void *context)
 {
-	char buffer[BUFFER_BYTES];
-	int more;
+	mnl_cb_t control[] = { [NLMSG_ERROR] = netlink_take_error, [NLMSG_DONE] = netlink_take_end };
+	/* Threads of the application have stacks of any size. */
+	char *buffer = fail_now(FAIL_ALLOCATE) ? NULL : malloc(BUFFER_BYTES);
+	int more = MNL_CB_OK, err = 0;
 
+	if (!buffer)
+		return ENOMEM;
 	question->nlmsg_seq = sequence;
 	if (fail_now(FAIL_NETLINK_SEND) ||
 	    mnl_socket_sendto(socket, question, question->nlmsg_len) < 0)
-		return errno;
-	more = MNL_CB_OK;
+		more = MNL_CB_ERROR;
 	while (more > MNL_CB_STOP) {
-		ssize_t got = fail_now(FAIL_NETLINK_RECEIVE) ? -1 :
-			      mnl_socket_recvfrom(socket, buffer, sizeof(buffer));
+		ssize_t got = netlink_receive(socket, buffer);
 
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return errno;
-		more = mnl_cb_run(buffer, (size_t)got, sequence, mnl_socket_get_portid(socket),
-				  take, context);
-		if (more < 0)
-			return errno;
+		more = got < 0 ? MNL_CB_ERROR :
+		       mnl_cb_run2(buffer, (size_t)got, sequence, mnl_socket_get_portid(socket), take, context,
+				   control, sizeof(control) / sizeof(control[0]));
 	}
-	return 0;
+	if (more < 0)
+		err = errno;
+	free(buffer);
+	return err;
 }
 
 /* Unread replies are dropped, so that the next request does not see them. */

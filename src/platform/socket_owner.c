@@ -23,8 +23,11 @@
 struct search {
 	const char *prefix;
 	size_t length;
+	uint32_t states, show;		/* of struct unix_diag_req */
+	int type;			/* 0: any */
 	void (*visit)(void *context, const struct socket_seen *seen);
 	void *context;
+	bool *visited;			/* or NULL */
 	int err;			/* EOPNOTSUPP: the kernel lists names without users */
 };
 
@@ -36,6 +39,8 @@ static int socket_owner_take(const struct nlmsghdr *header, void *context)
 	char text[UNIX_NAME_MAX + 1];
 	size_t length;
 
+	if (search->type && unix_socket->udiag_type != search->type)
+		return MNL_CB_OK;
 	mnl_attr_for_each(attribute, header, sizeof(*unix_socket)) {
 		if (mnl_attr_get_type(attribute) == UNIX_DIAG_NAME)
 			name = attribute;
@@ -50,18 +55,22 @@ static int socket_owner_take(const struct nlmsghdr *header, void *context)
 	text[length - 1] = '\0';
 	if (strlen(text) != length - 1)
 		return MNL_CB_OK;	/* a zero within: none of ours */
-	if (uid && mnl_attr_get_payload_len(uid) == sizeof(uint32_t))
-		search->visit(search->context,
-			      &(struct socket_seen){ text, unix_socket->udiag_type, mnl_attr_get_u32(uid),
-						     unix_socket->udiag_ino });
-	else
+	if (uid && mnl_attr_get_payload_len(uid) != sizeof(uint32_t))
+		uid = NULL;
+	if (!uid && search->show & UDIAG_SHOW_UID) {
 		search->err = EOPNOTSUPP;
+		return MNL_CB_OK;
+	}
+	if (search->visited)
+		*search->visited = true;
+	search->visit(search->context,
+		      &(struct socket_seen){ text, unix_socket->udiag_type, uid ? mnl_attr_get_u32(uid) : 0,
+					     unix_socket->udiag_ino });
 	return MNL_CB_OK;
 }
 
-int socket_owners(const char *prefix, void (*visit)(void *context, const struct socket_seen *seen), void *context)
+static int socket_owner_search(struct search *search)
 {
-	struct search search = { .prefix = prefix, .length = strlen(prefix), .visit = visit, .context = context };
 	char buffer[MNL_NLMSG_HDRLEN + sizeof(struct unix_diag_req)];
 	struct nlmsghdr *question = mnl_nlmsg_put_header(buffer);
 	struct unix_diag_req *request;
@@ -71,10 +80,28 @@ int socket_owners(const char *prefix, void (*visit)(void *context, const struct 
 	question->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
 	request = mnl_nlmsg_put_extra_header(question, sizeof(*request));
 	request->sdiag_family = AF_UNIX;
-	request->udiag_states = UINT32_MAX;
-	request->udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_UID;
-	err = netlink_ask_once(NETLINK_SOCK_DIAG, question, socket_owner_take, &search);
-	return err ? err : search.err;
+	request->udiag_states = search->states;
+	request->udiag_show = search->show;
+	err = netlink_ask_once(NETLINK_SOCK_DIAG, question, socket_owner_take, search);
+	return err ? err : search->err;
+}
+
+int socket_owners(const char *prefix, void (*visit)(void *context, const struct socket_seen *seen), void *context)
+{
+	struct search search = { .prefix = prefix, .length = strlen(prefix), .states = UINT32_MAX,
+				 .show = UDIAG_SHOW_NAME | UDIAG_SHOW_UID, .visit = visit, .context = context };
+
+	return socket_owner_search(&search);
+}
+
+int socket_names(uint32_t states, int type, const char *prefix,
+		 void (*visit)(void *context, const struct socket_seen *seen), void *context, bool *visited)
+{
+	struct search search = { .prefix = prefix, .length = strlen(prefix), .states = states, .type = type,
+				 .show = UDIAG_SHOW_NAME, .visit = visit, .context = context,
+				 .visited = visited };
+
+	return socket_owner_search(&search);
 }
 
 struct exact {

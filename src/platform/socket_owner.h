@@ -6,6 +6,7 @@
 #ifndef VERBATIM_PLATFORM_SOCKET_OWNER_H
 #define VERBATIM_PLATFORM_SOCKET_OWNER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -26,5 +27,11 @@ struct socket_seen {
 
 /* The same of each whose name begins with @prefix, of all types. 0 or errno: the kernel does not tell. */
 int socket_owners(const char *prefix, void (*visit)(void *context, const struct socket_seen *seen), void *context);
+/*
+ * Of one @type and in one of @states, a bit for each, without users (uid is 0): what older kernels tell,
+ * too. *visited, unless NULL: set with the first.
+ */
+int socket_names(uint32_t states, int type, const char *prefix,
+		 void (*visit)(void *context, const struct socket_seen *seen), void *context, bool *visited);
 
 #endif

@@ -76,6 +76,14 @@ static void note_udp(void *context, const struct udp_seen *seen)
 		list->seen[list->count++] = *seen;
 }
 
+static void check_same(const struct udp_seen *one, const struct udp_seen *two)
+{
+	assert_int_equal(one->inode, two->inode);
+	assert_int_equal(one->any, two->any);
+	assert_int_equal(one->uid, two->uid);
+	assert_memory_equal(one->address, two->address, 16);
+}
+
 static int by_inode(const void *a, const void *b)
 {
 	const struct udp_seen *one = a, *two = b;
@@ -213,14 +221,12 @@ static void check_udp(int family, const struct udp_seen *expected, unsigned coun
 
 	assert_int_equal(diag.count, count);
 	assert_int_equal(proc.count, count);
-	assert_memory_equal(diag.seen, proc.seen, count * sizeof(diag.seen[0]));
 	for (i = 0; i < count; i++) {
+		check_same(&diag.seen[i], &proc.seen[i]);
 		for (n = 0; n < count && diag.seen[n].inode != expected[i].inode; n++)
 			;
 		assert_true(n < count);
-		assert_int_equal(diag.seen[n].any, expected[i].any);
-		assert_int_equal(diag.seen[n].uid, expected[i].uid);
-		assert_memory_equal(diag.seen[n].address, expected[i].address, 16);
+		check_same(&diag.seen[n], &expected[i]);
 	}
 }
 

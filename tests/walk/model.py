@@ -139,11 +139,16 @@ class Model:
     def is_quiet(self, conn):
         return not any(end.requests or end.cut for end in conn.ends.values())
 
+    @staticmethod
+    def is_late(conn):
+        """What a killed peer has sent may still come to the SRQ."""
+        return conn.srq and any(end.late for end in conn.ends.values())
+
     def step_again(self, name):
         """Both QPs by RESET to RTS."""
         conn = self.conns.get(name)
         if not conn or conn.how == 'cm' or len(conn.ends) != 2 or not self.is_quiet(conn) or conn.windows or \
-           conn.srq and any(end.late for end in conn.ends.values()):
+           self.is_late(conn):
             return None
         for end in conn.ends.values():
             end.state, end.receives, end.late, end.sqd = RTS, [], [], False
@@ -151,7 +156,8 @@ class Model:
 
     def step_destroy(self, name):
         conn = self.conns.get(name)
-        if not conn or not self.is_quiet(conn) or conn.windows:
+        # With an XRC QP, which has no CQ, no completion is purged.
+        if not conn or not self.is_quiet(conn) or conn.windows or conn.kind == 'XRC' and self.is_late(conn):
             return None
         del self.conns[name]
         return {'ends': list(conn.ends)}

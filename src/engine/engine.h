@@ -104,17 +104,14 @@ struct qp_table {
 	uint32_t created;			/* since the beginning: qp->ordinal */
 };
 
-/* What was last seen of the processes of some slots (timers.c): under progress. */
-#define ENGINE_SIGHTS 16u
-
+/* What was last seen of the process of a slot (timers.c): under progress. */
 struct sight {
-	uint32_t slot;
 	enum process_state state;
 	uint64_t until_ns;		/* valid until then */
 };
 
 struct engine_timers {
-	struct sight sight[ENGINE_SIGHTS];
+	struct sight sight[SLOT_COUNT];
 	struct lock lock;
 	struct timer_heap heap;		/* of QPs */
 	struct timer_heap cq_heap;	/* of CQs that are moderated */

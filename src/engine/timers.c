@@ -116,20 +116,20 @@ static struct cq *expire_one_cq(struct engine *engine, uint64_t now_ns)
 }
 
 /*
- * The process that holds @slot of this host, of whatever user. Some system calls, for the sixteen slots that
- * were asked for last ten times a second each: with the progress lock, and no QP's.
+ * The process that holds @slot of this host, of whatever user. Some system calls, ten times a second for each
+ * slot at most, however many QPs have their peer there: with the progress lock, and no QP's.
  */
 static enum process_state timers_sight(struct engine *engine, uint32_t slot, uint64_t now_ns)
 	REQUIRES(engine->progress)
 {
-	struct sight *sight = &engine->timers.sight[slot % ENGINE_SIGHTS];
+	struct sight *sight = &engine->timers.sight[slot % SLOT_COUNT];
 	pid_t pid = 0;
 	int err;
 
-	if (sight->slot == slot && now_ns < sight->until_ns)
+	if (now_ns < sight->until_ns)
 		return sight->state;
 	err = engine->watch ? slot_watch_pid(engine->watch, slot, &pid) : ENOENT;
-	*sight = (struct sight){ .slot = slot, .until_ns = now_ns + SIGHT_NS };
+	*sight = (struct sight){ .until_ns = now_ns + SIGHT_NS };
 	sight->state = err == ESRCH ? PROCESS_ENDED : err ? PROCESS_UNKNOWN : process_state(pid);
 	return sight->state;
 }

@@ -4,7 +4,9 @@
  * of a QP is here the end of a wait after an RNR NAK, which a timeout ends.
  */
 #include "engine/fake_link_test.h"
+#include "host/slot_watch.h"
 #include "platform/clock.h"
+#include "platform/fail.h"
 #include "transport/ack_hold.h"
 
 static void arm(uint64_t deadline_ns)
@@ -123,6 +125,53 @@ static void an_ack_that_waits_for_a_reply_leaves_at_its_deadline(void **state)
 	assert_int_equal(fake.sent, 1);
 }
 
+#define PEERS	3u
+#define ROUNDS	4u
+#define NEVER	1000000u
+
+/* Each look connects to the name of the slot: nobody has it. */
+static void the_process_of_each_peer_is_looked_at_ten_times_a_second(void **state)
+{
+	struct station *to[PEERS] = { station, station_here(IBV_QPT_RC), station_here(IBV_QPT_RC) };
+	uint64_t now_ns = station->now_ns;
+	unsigned i, round;
+
+	assert_int_equal(slot_watch_open(&engine->watch), 0);
+	fail_set(FAIL_SOCKET, NEVER, EMFILE);
+	for (i = 0; i < PEERS; i++) {
+		struct qp *qp = &to[i]->qp;
+
+		qp->route.loopback = true;
+		qp->attr.dest_qp_num = (16 * i + 3) << QP_INDEX_BITS | 7;
+		qp->attr.timeout = 6;		/* 0.26 ms */
+		qp->attr.retry_cnt = 7;
+		post(to[i], IBV_WR_SEND, 1, 8);
+		transmit(to[i]);
+	}
+	/* Four ACK timeouts in less than a tenth of a second. */
+	for (round = 0; round < ROUNDS; round++) {
+		now_ns += 20 * MILLISECOND;
+		for (i = 0; i < PEERS; i++) {
+			lock_acquire(&to[i]->qp.lock);
+			timers_arm(engine, &to[i]->qp);
+			lock_release(&to[i]->qp.lock);
+		}
+		expire(now_ns);
+		for (i = 0; i < PEERS; i++) {
+			to[i]->now_ns = now_ns;
+			transmit(to[i]);
+		}
+	}
+	for (i = 0; i < PEERS; i++)
+		assert_in_range(station_counter(to[i], COUNTER_TIMEOUT), 2, ROUNDS);
+	assert_int_equal(NEVER - atomic_load(&fail_table[FAIL_SOCKET].countdown), PEERS);
+	fail_clear();
+	slot_watch_close(engine->watch);
+	engine->watch = NULL;
+	station_leave(to[1]);
+	station_leave(to[2]);
+}
+
 static struct cq moderated;
 
 static void moderated_begin(uint64_t period_ns)
@@ -203,6 +252,7 @@ int main(void)
 		STATION_TEST(a_disarmed_timer_does_not_expire_and_can_be_armed),
 		STATION_TEST(of_two_timers_the_earlier_is_next),
 		STATION_TEST(an_ack_that_waits_for_a_reply_leaves_at_its_deadline),
+		STATION_TEST(the_process_of_each_peer_is_looked_at_ten_times_a_second),
 		STATION_TEST(the_event_of_a_moderated_cq_waits_for_its_timer),
 		STATION_TEST(the_timer_of_a_qp_and_that_of_a_cq_do_not_hide_each_other),
 		STATION_TEST(a_cq_that_goes_takes_its_timer_along),

@@ -51,7 +51,8 @@ static struct endpoint *next_of(struct cm_channel *of, enum rdma_cm_event_type *
 	struct endpoint_event event;
 	int err = cm_channel_take(of, &event);
 
-	assert_int_equal(err, readable ? 0 : EAGAIN);
+	if (is_withdrawn_from_fds() || !readable)
+		assert_int_equal(err, readable ? 0 : EAGAIN);
 	if (err)
 		return NULL;
 	*kind = event.kind;
@@ -259,6 +260,8 @@ static void an_fd_is_readable_if_and_only_if_an_event_can_be_got(void **test)
 {
 	unsigned got = 0, gave_up = 0;
 
+	if (!is_withdrawn_from_fds())
+		skip();
 	for (uint32_t seed = 1; seed <= 60; seed++) {
 		struct endpoint *listener = serve(7471), *client[CLIENTS] = { NULL }, *passive[64];
 		enum rdma_cm_event_type kind;

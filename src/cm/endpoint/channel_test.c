@@ -200,8 +200,11 @@ static void each_event_is_an_edge(void **test)
 /* Threads that wait write the count back while others take events. */
 static void a_wait_leaves_the_fd_as_it_found_it(void **test)
 {
-	struct endpoint *listener = serve(7471), *client, *passive;
+	struct endpoint *listener, *client, *passive;
 
+	if (!is_withdrawn_from_fds())
+		skip();
+	listener = serve(7471);
 	for (unsigned i = 0; i < 3; i++) {
 		client = ask(7471);
 		for (unsigned n = 0; n < 3; n++)

@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "platform/wait.h"
 #include "cm/endpoint/fake_hca_test.h"
+#include "platform/withdrawn_test.h"
 
 #define SECOND 1000000000ull
 
@@ -97,18 +97,6 @@ static inline bool is_readable(const struct cm_channel *of)
 	struct pollfd entry = { .fd = cm_channel_fd(of), .events = POLLIN };
 
 	return poll(&entry, 1, 0) == 1;
-}
-
-/*
- * Whether the kernel can read an eventfd without ever blocking (Linux 5.8, and no emulator of arm64): what nobody
- * can read any more stays readable elsewhere.
- */
-static inline bool is_withdrawn_from_fds(void)
-{
-	int fd = event_fd_open(), err = event_fd_take_now(fd);
-
-	close(fd);
-	return err == EAGAIN;
 }
 
 /* The next event, which must be of @kind; acknowledged already. */

@@ -150,6 +150,7 @@ static void change_of_requester(struct cast *cast, const struct scene *scene, st
 		status = transfer(link, IBV_WR_RDMA_READ, *mr, 32 * KIB, 4096, 0);
 		break;
 	case LONG_BETWEEN:
+		meet(cast, 1);		/* its receive is there */
 		status = transfer(link, IBV_WR_SEND, *mr, 0, 16 * KIB, 0);
 		break;
 	case LIST_BETWEEN:
@@ -310,6 +311,7 @@ static void target(struct cast *cast)
 	if (scene->change == LONG_BETWEEN) {
 		receive_some(scene, &link, mr, COMPLETIONS, COMPLETIONS + 1);
 		receive_some(scene, &link, mr, SENDS, COMPLETIONS);
+		meet(cast, 0);
 	}
 	meet(cast, 0);
 	if (scene->change == LATE_RECEIVE) {

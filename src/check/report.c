@@ -199,7 +199,8 @@ static void report_line(const struct check_text *text)
 	fd = open(options.file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
 	wrote = fd >= 0 && report_write(fd, text->bytes, text->used);
 	if (!wrote && !told)
-		complain("VERBATIM_CHECK: report=%s: %m: findings are lost", options.file);
+		complain("VERBATIM_CHECK: report=%s: %m: findings are lost; expected a file that can be written",
+			 options.file);
 	told |= !wrote;
 	if (fd >= 0)
 		close(fd);

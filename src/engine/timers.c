@@ -122,7 +122,7 @@ static struct cq *expire_one_cq(struct engine *engine, uint64_t now_ns)
 static enum process_state timers_sight(struct engine *engine, uint32_t slot, uint64_t now_ns)
 	REQUIRES(engine->progress)
 {
-	struct sight *sight = &engine->timers.sight[slot % SLOT_COUNT];
+	struct sight *sight = &engine->timers.sight[slot];
 	pid_t pid = 0;
 	int err;
 

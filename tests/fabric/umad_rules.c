@@ -338,7 +338,13 @@ static void receiving_waits_as_long_as_it_was_told(void)
 	     umad_recv(port, &message.umad, NULL, 0) == -EINVAL);
 }
 
-/* 0xbff0: nobody has this LID. */
+/* A request to a LID that nobody has. */
+static void build_for_nobody(struct message *message)
+{
+	build(message, CLASS_LID, 1, GET, NODE_INFO);
+	umad_set_addr(&message->umad, 0xbff0, 0, 0, 0);
+}
+
 static void silence_becomes_a_timeout(void)
 {
 	int agent = umad_register(port, CLASS_LID, 1, 0, NULL), length;
@@ -347,8 +353,7 @@ static void silence_becomes_a_timeout(void)
 	uint32_t tid;
 
 	must(agent >= 0);
-	build(&message, CLASS_LID, 1, GET, NODE_INFO);
-	umad_set_addr(&message.umad, 0xbff0, 0, 0, 0);
+	build_for_nobody(&message);
 	tid = tid_low(&message);
 	must(send_message(port, agent, &message, 50, 2) == 0);
 	must(receive(port, &message, 5000, &length) == agent);
@@ -365,8 +370,7 @@ static void one_transaction_waits_once(void)
 	struct message message, again;
 
 	must(agent >= 0);
-	build(&message, CLASS_LID, 1, GET, NODE_INFO);
-	umad_set_addr(&message.umad, 0xbff0, 0, 0, 0);
+	build_for_nobody(&message);
 	again = message;
 	must(send_message(port, agent, &message, 100, 0) == 0);
 	errno = 0;
@@ -386,8 +390,7 @@ static void the_longest_timeout_does_not_end_at_once(void)
 	struct message message, again;
 
 	must(agent >= 0);
-	build(&message, CLASS_LID, 1, GET, NODE_INFO);
-	umad_set_addr(&message.umad, 0xbff0, 0, 0, 0);
+	build_for_nobody(&message);
 	again = message;
 	must(send_message(port, agent, &message, -1, -1) == 0);
 	must(receive(port, &message, 100, &length) == -ETIMEDOUT);
@@ -402,8 +405,7 @@ static void an_agent_that_is_gone_waits_for_nothing(void)
 	struct message message, again;
 
 	must(agent >= 0);
-	build(&message, CLASS_LID, 1, GET, NODE_INFO);
-	umad_set_addr(&message.umad, 0xbff0, 0, 0, 0);
+	build_for_nobody(&message);
 	again = message;
 	must(send_message(port, agent, &message, -1, -1) == 0);
 	must(umad_unregister(port, agent) == 0);

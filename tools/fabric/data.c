@@ -508,7 +508,7 @@ static void data_look(struct attached *attached)
 
 	if (now_us - attached->looked_us < LOOK_US)
 		return;
-	/* If it is more we had no processor: it may have read all that its socket held, and could read no more. */
+	/* A late look counts as one: meanwhile the program could read no more than its socket held. */
 	visitor_flush(visitor);
 	if (list_empty(&attached->waiters))
 		return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How long a message takes where two processes answer each other: on cores of their own, on one, beside workers. */
+/* How long a message takes between two processes that answer each other, wherever they run. */
 #include "engine/fake_pair_test.h"
 
 #define LEARN_NS	(20 * MS)

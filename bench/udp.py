@@ -101,20 +101,20 @@ class Udp:
             taken.append(cpu_of(pair.server.text) + cpu_of(pair.client.text))
         return (taken[1] - taken[0]) / ((long - SHORT) * BANDWIDTH_BYTES / 1e9)
 
-    def blast(self, topology, segment):
-        """What bare UDP with an ICRC receives: its output, both ends'."""
+    def blast(self, topology, segment, *form):
+        """What bare UDP with an ICRC receives: its output, both ends'; @form: more options of the sender."""
         port = next(lab.PORTS)
         tool = os.path.join(self.bench.programs, 'udp_blast')
         with topology.server.start(words(tool, '-c', '-p', port)) as server:
             self.wait_bound(topology.server, port, server)
             with topology.client.start(words(tool, '-c', '-p', port, '-s', segment, '-t',
-                                             self.bench.seconds, topology.server.address)) as client:
+                                             self.bench.seconds, *form, topology.server.address)) as client:
                 if client.wait(60) != 0 or server.wait(10) != 0:
                     raise Failure(f'udp_blast: {client.tail()}\n{server.tail()}')
                 return client.text, server.text
 
-    def blast_bw(self, topology, segment):
-        return number(r'received ([\d.]+) Gb/s', self.blast(topology, segment)[1], 'udp_blast') * 1000 / 8
+    def blast_bw(self, topology, segment, *form):
+        return number(r'received ([\d.]+) Gb/s', self.blast(topology, segment, *form)[1], 'udp_blast') * 1000 / 8
 
     def blast_cpu(self, topology, segment):
         return sum(number(r'cpu ([\d.]+) s/GB', text, 'udp_blast')

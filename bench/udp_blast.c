@@ -6,8 +6,10 @@
  * that they took for a GB.
  *
  *	udp_blast [-p PORT] [-c]					receive; prints Gb/s and loss
- *	udp_blast [-p PORT] [-c] [-s SEGMENT] [-t SECONDS] [-1] HOST	send; -1: without GSO
+ *	udp_blast [-p PORT] [-c] [-s SEGMENT] [-t SECONDS] [-1|-w] HOST	send; -1: without GSO
  *
+ * -w: as messages of WRITEs are: the first segment of each run is 16 bytes longer (the RETH), so that it
+ * is a datagram of its own, which leaves with the run in one sendmmsg().
  * -c: the work that every RoCEv2 endpoint has besides: the data is copied into the packets and out of
  * them, and each ends with its CRC-32, as the ICRC.
  */
@@ -25,9 +27,11 @@
 #endif
 #define RUN_MAX		65507u
 #define SEGMENTS_MAX	64u
+#define SEGMENT_MAX	(RUN_MAX - 16u)
 #define RECEIVE_MAX	16u
 #define RECEIVE_BYTES	65536u
 #define QUIET_MS	500		/* then the sender is taken to be done */
+#define FIRST_MORE	16u		/* -w: what the first segment has besides */
 
 static uint64_t sent_segments(const uint8_t *packet)
 {
@@ -160,39 +164,77 @@ static int receive(int fd)
 
 /* ---- sending ---- */
 
-/* Each run begins with the bytes sent before and with it, so that the receiver knows the loss. */
-static int blast(int fd, const struct sockaddr_storage *peer, socklen_t peer_bytes,
-		 unsigned segment, unsigned segments, double seconds)
+/* Of one message: the first @first bytes as a datagram of their own, where that is not 0, and a run. */
+struct parts {
+	struct mmsghdr message[2];
+	struct iovec iov[2];
+	union {
+		struct cmsghdr align;
+		uint8_t bytes[CMSG_SPACE(sizeof(uint16_t))];
+	} control;
+};
+
+static void parts_make(struct parts *parts, uint8_t *from, size_t first, size_t bytes, uint16_t segment,
+		       struct sockaddr_storage *peer, socklen_t peer_bytes)
 {
-	static uint8_t data[RUN_MAX], run[RUN_MAX];
-	int size = (int)segment;
+	struct msghdr *run = &parts->message[1].msg_hdr;
+	struct cmsghdr *control = &parts->control.align;
+	unsigned i;
+
+	*parts = (struct parts){ .iov = { { from, first }, { from + first, bytes } } };
+	for (i = 0; i < 2; i++)
+		parts->message[i].msg_hdr = (struct msghdr){ .msg_name = peer, .msg_namelen = peer_bytes,
+							     .msg_iov = &parts->iov[i], .msg_iovlen = 1 };
+	if (bytes <= segment)
+		return;
+	run->msg_control = parts->control.bytes;
+	run->msg_controllen = sizeof(parts->control);
+	control->cmsg_level = IPPROTO_UDP;
+	control->cmsg_type = UDP_SEGMENT;
+	control->cmsg_len = CMSG_LEN(sizeof(segment));
+	memcpy(CMSG_DATA(control), &segment, sizeof(segment));
+}
+
+/* Each datagram begins with the bytes sent before and with it, so that the receiver knows the loss. */
+static int blast(int fd, struct sockaddr_storage *peer, socklen_t peer_bytes, unsigned segment,
+		 unsigned segments, size_t first, double seconds)
+{
+	static uint8_t data[RUN_MAX + SEGMENT_MAX], sealed[RUN_MAX + SEGMENT_MAX];
 	uint64_t end_ns = now_ns() + (uint64_t)(seconds * 1e9), total = 0, runs = 0;
 	size_t bytes = (size_t)segment * segments;
+	struct parts parts;
+	int sent, from = first ? 0 : 1;
 
-	if (segments > 1 && setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &size, sizeof(size)))
-		die("UDP_SEGMENT");
+	parts_make(&parts, checked ? sealed : data, first, bytes, (uint16_t)segment, peer, peer_bytes);
 	while (now_ns() < end_ns) {
-		uint64_t with_this = total + bytes;
+		uint64_t with_first = total + first, with_run = with_first + bytes;
 
-		memcpy(data, &with_this, sizeof(with_this));
+		memcpy(data, &with_first, sizeof(with_first));
+		memcpy(data + first, &with_run, sizeof(with_run));
+		if (checked && first)
+			seal(sealed, data, first, first);
 		if (checked)
-			seal(run, data, bytes, segment);
-		if (sendto(fd, checked ? run : data, bytes, 0, (const struct sockaddr *)peer, peer_bytes) >= 0) {
-			total = with_this;
+			seal(sealed + first, data + first, bytes, segment);
+		sent = sendmmsg(fd, parts.message + from, 2 - (unsigned)from, 0);
+		if (sent == 2 - from) {
+			total = with_run;
 			runs++;
+		} else if (sent > 0) {
+			total = with_first;
 		} else if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS) {
-			die("sendto");
+			die("sendmmsg");
 		}
 	}
-	printf("udp blast: sent %.2f Gb/s, %llu runs of %u x %u bytes\n",
-	       (double)total * 8 / (seconds * 1e9), (unsigned long long)runs, segments, segment);
+	printf("udp blast: sent %.2f Gb/s, %llu runs of %u x %u bytes%s\n",
+	       (double)total * 8 / (seconds * 1e9), (unsigned long long)runs, segments, segment,
+	       first ? ", each behind a first segment" : "");
 	print_cpu(total);
 	return 0;
 }
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: udp_blast [-p PORT] [-c] [-s SEGMENT] [-t SECONDS] [-1] [HOST]\n");
+	fprintf(stderr, "usage: udp_blast [-p PORT] [-c] [-s SEGMENT] [-t SECONDS] [-1|-w] [HOST]\n");
 	return 2;
 }
 
@@ -203,10 +245,10 @@ int main(int argc, char **argv)
 	const char *port = "18516";
 	unsigned long segment = 4156;	/* a RoCEv2 packet of path MTU 4096 */
 	double seconds = 2;
-	int option, fd, single = 0;
+	int option, fd, single = 0, first = 0;
 	unsigned segments;
 
-	while ((option = getopt(argc, argv, "p:cs:t:1")) != -1) {
+	while ((option = getopt(argc, argv, "p:cs:t:1w")) != -1) {
 		if (option == 'p')
 			port = optarg;
 		else if (option == 'c')
@@ -217,10 +259,13 @@ int main(int argc, char **argv)
 			seconds = strtod(optarg, NULL);
 		else if (option == '1')
 			single = 1;
+		else if (option == 'w')
+			first = 1;
 		else
 			return usage();
 	}
-	if (argc - optind > 1 || segment < 16 || segment > RUN_MAX || seconds <= 0 || seconds > 60)
+	if (argc - optind > 1 || segment < 16 || segment > SEGMENT_MAX || single + first > 1 || seconds <= 0 ||
+	    seconds > 60)
 		return usage();
 	segments = single ? 1 : RUN_MAX / (unsigned)segment;
 	if (segments > SEGMENTS_MAX)
@@ -228,5 +273,6 @@ int main(int argc, char **argv)
 	fd = udp_socket_open(argv[optind], port, &peer, &peer_bytes);
 	if (!argv[optind])
 		return receive(fd);
-	return blast(fd, &peer, peer_bytes, (unsigned)segment, segments, seconds);
+	return blast(fd, &peer, peer_bytes, (unsigned)segment, segments, first ? segment + FIRST_MORE : 0,
+		     seconds);
 }

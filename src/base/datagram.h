@@ -56,6 +56,7 @@ struct datagram {
 	bool from_channel;		/* local/, receive: by @channel */
 	bool checked, bad_icrc;		/* receive: its link has looked at the ICRC; it is wrong */
 	uint8_t link;			/* enum route_link; 0: RoCEv2 */
+	bool plain;			/* link/udp, send: its socket says all but where it goes (prepare) */
 	uint16_t channel;		/* local/: to or from which peer process */
 	struct ib_way ib;
 	uint16_t pkey_index;		/* mad/: of a MAD, in the table of its port */
@@ -64,6 +65,7 @@ struct datagram {
 	uint32_t ib_end, ib_from;
 	uint32_t way;			/* engine/, receive: as struct qp has it */
 	unsigned segment_number;	/* host/: of the first segment, when forwarded one by one */
+	uint32_t sender;		/* link/udp, send: the socket that prepare() found; 0: none */
 	uint8_t *data;
 	size_t bytes;			/* all segments together */
 	size_t segment_bytes;		/* each segment but the last is of this size; 0: one segment */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/inline.h"
 #include "base/ip_addr.h"
 #include "base/log.h"
 #include "engine/internal.h"
@@ -76,17 +77,57 @@ int engine_open_sender(struct engine *engine, const struct route *route, uint32_
 	return err;
 }
 
+/* As icrc_begin() for packet @i of @datagram. */
+static APART uint32_t tx_begin_icrc(const struct datagram *datagram, struct tx_kept *kept, unsigned i,
+				    uint32_t bytes)
+{
+	struct icrc_header header = icrc_header_of(datagram, i);
+	uint32_t icrc = icrc_begin(&header, bytes);
+
+	if (i <= kept->begun && i < TX_BEGUN_MAX) {
+		kept->packet[i].bytes = bytes;
+		kept->packet[i].icrc = icrc;
+		kept->begun += i == kept->begun;
+	}
+	return icrc;
+}
+
+/* @datagram is what is kept, with data. */
 static void tx_seal(const struct datagram *datagram, struct tx_batch *batch, unsigned first, unsigned count)
 {
-	struct icrc_header header = icrc_header_of(datagram, 0);
+	struct tx_kept *kept = &batch->kept;
 	unsigned i;
 
 	for (i = 0; i < count; i++) {
 		const struct tx_packet *packet = &batch->packet[first + i];
+		bool known = i < kept->begun && kept->packet[i].bytes == packet->bytes;
 
-		header.ip_id = (uint16_t)i;
-		icrc_seal(&header, batch->data + packet->offset, packet->bytes);
+		icrc_seal_begun(known ? kept->packet[i].icrc : tx_begin_icrc(datagram, kept, i, packet->bytes),
+				batch->data + packet->offset, packet->bytes);
 	}
+}
+
+/* Addressed and prepared for @way; returns how many equal segments it may have. */
+static unsigned tx_address(struct datagram *datagram, const struct tx_packet *packet, struct tx_kept *kept,
+			   struct link *way, uint32_t channel)
+{
+	/* E2: pairs with E1 in link/udp_send.c: what was prepared before is asked for anew */
+	uint32_t epoch = atomic_load_explicit(&way->epoch, memory_order_acquire);
+
+	if (kept->way == way && epoch && kept->epoch == epoch &&
+	    kept->datagram.spread == qpn_slot(packet->dest_qpn) && route_is_same(&kept->route, &packet->route)) {
+		*datagram = kept->datagram;
+		return kept->segments_max;
+	}
+	out_address(datagram, &packet->route, packet->dest_qpn);
+	datagram->channel = (uint16_t)channel;
+	kept->segments_max = way->ops->prepare(way, datagram);
+	kept->way = way;
+	kept->epoch = epoch;
+	kept->route = packet->route;
+	kept->datagram = *datagram;
+	kept->begun = 0;
+	return kept->segments_max;
 }
 
 /* Before they are sent, so that the receiver's records are later than these. */
@@ -127,9 +168,7 @@ void tx_send(struct engine *engine, struct tx_batch *batch)
 		}
 		link = way;
 		next = &datagram[count++];
-		out_address(next, &packet->route, packet->dest_qpn);
-		next->channel = (uint16_t)channel;
-		limit = link->ops->prepare(link, next);
+		limit = tx_address(next, packet, &batch->kept, link, channel);
 		run = run_length(batch, first, limit);
 		next->data = batch->data + packet->offset;
 		next->segment_bytes = run > 1 ? packet->bytes + ICRC_BYTES : 0;

@@ -48,6 +48,7 @@ struct tx_batch *tx_batch_new(void)
 
 	if (batch) {
 		batch->data = (uint8_t *)(batch + 1);
+		batch->kept.way = NULL;
 		tx_batch_reset(batch);
 	}
 	return batch;

@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "base/test_random.h"
 #include "engine/internal.h"
 #include "engine/out.h"
 #include "engine/receive.h"
@@ -35,9 +36,11 @@ static struct counters counters;
 static struct engine *engine;
 static struct tx_batch *batch;
 
+static uint16_t port_of_link;
+
 static unsigned prepare(struct link *link, struct datagram *datagram)
 {
-	datagram->source_port = 0xc123;
+	datagram->source_port = (uint16_t)(port_of_link + datagram->spread % 8);
 	return segments_max;
 }
 
@@ -69,6 +72,8 @@ static int set_up(void **state)
 	memset(&counters, 0, sizeof(counters));
 	given_count = refusals = 0;
 	segments_max = LINK_SEGMENTS_MAX;
+	port_of_link = 0xc123 - qpn_slot(0x654321) % 8;
+	atomic_store(&list_link.epoch, 0);
 	engine->counters = &counters;
 	engine->links[ROUTE_ROCE_V2] = &list_link;
 	return engine && batch && given ? loopback_open(&engine->loopback, &counters) : ENOMEM;
@@ -177,6 +182,88 @@ static void a_refused_run_leaves_packet_by_packet_sealed_anew(void **state)
 	assert_int_equal(counter_get(&counters, COUNTER_TX_LINK), 0);
 }
 
+/* One thing that a datagram is made of is another, as a rule; or all stays as it was. */
+static void change_way(uint64_t *random, struct route *route, uint32_t *dest_qpn)
+{
+	switch (test_random(random) % 12) {
+	case 0:
+		route->destination[15] ^= 1;
+		break;
+	case 1:
+		route->source[15] ^= 1;
+		break;
+	case 2:
+		route->hop_limit ^= 1;
+		break;
+	case 3:
+		route->traffic_class ^= 4;
+		break;
+	case 4:
+		route->roce.from_slot ^= 1;
+		break;
+	case 5:
+		*dest_qpn ^= 1u << (test_random(random) % 24);
+		break;
+	case 6:		/* the link has other sockets */
+		port_of_link++;
+		atomic_fetch_add(&list_link.epoch, 1);
+		break;
+	case 7:		/* or has learnt that a way takes runs, or none */
+		segments_max = segments_max == 1 ? 3 : 1;
+		atomic_fetch_add(&list_link.epoch, 1);
+		break;
+	default:
+		break;
+	}
+}
+
+/* What is kept of one is what would be asked for the next: addresses, ports, the length of runs, the ICRC. */
+static void a_datagram_is_as_if_the_first_to_its_way(void **state)
+{
+	uint64_t random = 40;
+	uint32_t dest_qpn = 0x654321;
+	struct route route;
+	unsigned tries, i, n;
+
+	atomic_store(&list_link.epoch, 1);
+	add(4);
+	route = batch->packet[0].route;
+	tx_batch_reset(batch);
+	for (tries = 0; tries < 5000; tries++) {
+		size_t bytes = 4 + 4 * (test_random(&random) % 4);
+
+		change_way(&random, &route, &dest_qpn);
+		n = 1 + test_random(&random) % 4;
+		for (i = 0; i < n; i++) {
+			struct tx_packet *packet = &batch->packet[batch->count];
+
+			add(20 + bytes);
+			packet->route = route;
+			packet->dest_qpn = dest_qpn;
+		}
+		given_count = 0;
+		tx_send(engine, batch);
+		assert_int_equal(given_count, (n + segments_max - 1) / segments_max);
+		for (i = 0; i < given_count; i++) {
+			struct datagram fresh, *sent = &given[i].datagram;
+			unsigned k, segments = link_segments(sent);
+
+			out_address(&fresh, &route, dest_qpn);
+			assert_int_equal(list_ops.prepare(&list_link, &fresh), segments_max);
+			fresh.data = sent->data;
+			fresh.bytes = sent->bytes;
+			fresh.segment_bytes = sent->segment_bytes;
+			assert_memory_equal(sent, &fresh, sizeof(fresh));
+			for (k = 0; k < segments; k++) {
+				struct icrc_header header = icrc_header_of(&fresh, k);
+
+				assert_int_equal(icrc_check(&header, given[i].data + k * (20 + bytes + ICRC_BYTES),
+							    20 + bytes + ICRC_BYTES), ICRC_GOOD);
+			}
+		}
+	}
+}
+
 /* Most processes never send to themselves, and do not look there. */
 static void the_first_packet_to_ourselves_has_rounds_look_for_them(void **state)
 {
@@ -274,6 +361,7 @@ int main(void)
 						tear_down),
 		cmocka_unit_test_setup_teardown(a_refused_run_leaves_packet_by_packet_sealed_anew,
 						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_datagram_is_as_if_the_first_to_its_way, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(the_first_packet_to_ourselves_has_rounds_look_for_them, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(a_program_that_has_the_port_gets_mads_for_none_of_us_alone,

@@ -7,6 +7,8 @@
 #ifndef VERBATIM_LINK_LINK_H
 #define VERBATIM_LINK_LINK_H
 
+#include <stdatomic.h>
+
 #include "base/datagram.h"
 
 /* Limits of one datagram: segments (UDP_MAX_SEGMENTS of older kernels) and bytes. */
@@ -87,6 +89,11 @@ static inline unsigned link_segments(const struct datagram *datagram)
 
 struct link {
 	const struct link_ops *ops;
+	/*
+	 * 0: prepare() is asked of each datagram. Else what it has filled in and returned stands for all that
+	 * are addressed alike, until this number is another.
+	 */
+	_Atomic uint32_t epoch;
 };
 
 #endif

@@ -483,6 +483,7 @@ int udp_open(struct link **link, struct counters *counters)
 			udp->slot_sender[family][i].fd = -1;
 	}
 	udp->gso = kernel_has_gso();
+	udp_senders_changed(udp);
 	*link = &udp->link;
 	return 0;
 }

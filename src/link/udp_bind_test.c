@@ -184,6 +184,7 @@ static void descriptors_used_up_are_reported_before_packets(void **state)
 	struct counters other = { 0 };
 	struct rlimit before, none;
 	struct link *link;
+	uint32_t epoch;
 	unsigned sent;
 	int next;
 
@@ -204,6 +205,10 @@ static void descriptors_used_up_are_reported_before_packets(void **state)
 	link->ops->prepare(link, &out);
 	link->ops->prepare(link, &other_slot);
 	assert_int_equal(other_slot.source_port, out.source_port);
+	/* Nobody keeps what it has to do with. */
+	epoch = atomic_load(&link->epoch);
+	link->ops->prepare(link, &other_slot);
+	assert_int_not_equal(atomic_load(&link->epoch), epoch);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 	/* Its ICRC was made for that port: it leaves by it, although it could have one of its own by now. */
 	assert_int_equal(udp_open_sender(link, &other_slot), 0);

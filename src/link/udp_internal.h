@@ -127,6 +127,7 @@ void udp_addresses_look(struct udp_link *udp);
 unsigned udp_prepare(struct link *link, struct datagram *datagram);
 int udp_send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent);
 int udp_set_send_options(int fd, enum udp_family family, struct udp_sender *sender);
+void udp_senders_changed(struct udp_link *udp);	/* opened, closed, or one has learnt something */
 int udp_bind_sender(int fd, enum udp_family family, struct udp_sender *sender);
 /* udp_errors.c */
 void udp_errors_abandon(struct udp_link *udp);

@@ -88,6 +88,49 @@ static void a_run_refused_by_the_kernel_goes_back_to_the_caller(void **state)
 	assert_int_equal(link_->ops->prepare(link_, &out[1]), LINK_SEGMENTS_MAX);
 }
 
+/* What prepare() said is kept by who asked, as long as this stands still. */
+static void each_change_of_what_is_prepared_moves_the_epoch(void **state)
+{
+	struct datagram out = make(false, 5 * SEGMENT, SEGMENT), of_slot = out, other = out;
+	uint32_t before = atomic_load(&link_->epoch);
+	struct counters counted = { 0 };
+	struct link *second;
+	unsigned sent;
+
+	assert_true(before);
+	send_one(&out);
+	assert_int_not_equal(atomic_load(&link_->epoch), before);	/* a socket was opened */
+	before = atomic_load(&link_->epoch);
+	send_one(&out);
+	assert_int_equal(atomic_load(&link_->epoch), before);
+	other.spread++;
+	link_->ops->prepare(link_, &other);
+	assert_int_not_equal(atomic_load(&link_->epoch), before);
+	before = atomic_load(&link_->epoch);
+	assert_int_equal(udp_open_slot(link_, 0, 77), 0);
+	assert_int_not_equal(atomic_load(&link_->epoch), before);
+	of_slot.from_slot = 77;
+	link_->ops->prepare(link_, &of_slot);
+	assert_false(of_slot.plain);		/* the socket has no hop limit yet */
+	before = atomic_load(&link_->epoch);
+	assert_int_equal(link_->ops->send(link_, &of_slot, 1, &sent), 0);
+	assert_int_not_equal(atomic_load(&link_->epoch), before);
+	link_->ops->prepare(link_, &of_slot);
+	assert_true(of_slot.plain);
+	before = atomic_load(&link_->epoch);
+	udp_close_slot(link_, 0);
+	assert_int_not_equal(atomic_load(&link_->epoch), before);
+	before = atomic_load(&link_->epoch);
+	fail_set(FAIL_SENDMSG, 1, EIO);
+	assert_int_equal(link_->ops->send(link_, &out, 1, &sent), EOPNOTSUPP);
+	assert_int_not_equal(atomic_load(&link_->epoch), before);
+	before = atomic_load(&link_->epoch);
+	assert_int_equal(udp_open(&second, &counted), 0);
+	assert_int_not_equal(atomic_load(&second->epoch), before);
+	assert_int_equal(atomic_load(&link_->epoch), before);
+	second->ops->close(second);
+}
+
 static void without_gso_packets_go_one_by_one(void **state)
 {
 	struct counters other = { 0 };
@@ -132,6 +175,7 @@ int main(void)
 		TEST(a_firewall_that_drops_is_a_loss),
 		TEST(a_full_buffer_is_said),
 		TEST(a_run_refused_by_the_kernel_goes_back_to_the_caller),
+		TEST(each_change_of_what_is_prepared_moves_the_epoch),
 		TEST(without_gso_packets_go_one_by_one),
 		TEST(no_socket_to_send_from_is_a_loss_and_is_explained),
 	};

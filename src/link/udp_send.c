@@ -21,6 +21,7 @@
 
 #include "base/log.h"
 #include "base/call.h"
+#include "base/inline.h"
 #include "base/ip_addr.h"
 #include "link/udp_internal.h"
 #include "platform/clock.h"
@@ -96,7 +97,19 @@ static uint8_t hop_limit_of(const struct datagram *datagram)
 	return datagram->hop_limit ? datagram->hop_limit : 1;
 }
 
-static int open_sender_locked(struct udp_sender *sender, const struct datagram *datagram)
+/* No two links have had the same epoch, wherever they are in memory. 0 is none. */
+void udp_senders_changed(struct udp_link *udp)
+{
+	static _Atomic uint32_t epochs;
+	uint32_t epoch = 0;
+
+	while (!epoch)
+		epoch = atomic_fetch_add(&epochs, 1) + 1;
+	/* E1: behind the change; pairs with E2 in engine/tx.c */
+	atomic_store_explicit(&udp->link.epoch, epoch, memory_order_release);
+}
+
+static int open_sender_locked(struct udp_link *udp, struct udp_sender *sender, const struct datagram *datagram)
 {
 	enum udp_family family = udp_family_of(datagram->destination);
 	int err, fd = udp_socket(family);
@@ -118,6 +131,7 @@ static int open_sender_locked(struct udp_sender *sender, const struct datagram *
 	}
 	/* S1: publishes port, source and hop limit; pairs with S2 in sender_for */
 	atomic_store_explicit(&sender->fd, fd, memory_order_release);
+	udp_senders_changed(udp);
 	return 0;
 }
 
@@ -163,7 +177,8 @@ static struct udp_sender *sender_place(struct udp_link *udp, const struct datagr
  * Of a slot's sender, which is opened before any datagram is known. Up to now all of its datagrams say their hop
  * limit themselves, so none of another thread leaves with this one.
  */
-static void settle_hop_limit(struct udp_link *udp, struct udp_sender *sender, const struct datagram *datagram)
+static APART void settle_hop_limit(struct udp_link *udp, struct udp_sender *sender,
+				   const struct datagram *datagram)
 {
 	bool ipv6 = udp_family_of(datagram->destination) == UDP_IPV6;
 	uint8_t hop_limit = hop_limit_of(datagram);
@@ -171,9 +186,10 @@ static void settle_hop_limit(struct udp_link *udp, struct udp_sender *sender, co
 	lock_acquire(&udp->lock);
 	if (sender->unsettled && !udp_set(sender->fd, ipv6 ? IPPROTO_IPV6 : IPPROTO_IP,
 					  ipv6 ? IPV6_UNICAST_HOPS : IP_TTL, hop_limit))
-		/* H1: the socket has it; pairs with H2 in address_ipv4 and address_ipv6 */
+		/* H1: the socket has it; pairs with H2 in has_hop_limit */
 		atomic_store_explicit(&sender->hop_limit, hop_limit, memory_order_release);
 	sender->unsettled = false;
+	udp_senders_changed(udp);
 	lock_release(&udp->lock);
 }
 
@@ -188,7 +204,7 @@ int udp_open_sender(struct link *link, const struct datagram *datagram)
 		return 0;
 	call_shield();
 	lock_acquire(&udp->lock);
-	err = sender->fd >= 0 ? 0 : open_sender_locked(sender, datagram);
+	err = sender->fd >= 0 ? 0 : open_sender_locked(udp, sender, datagram);
 	lock_release(&udp->lock);
 	return err;
 }
@@ -206,7 +222,7 @@ static struct udp_sender *any_sender(struct udp_link *udp, enum udp_family famil
 }
 
 /* NULL: it cannot be opened. */
-static struct udp_sender *sender_for(struct udp_link *udp, const struct datagram *datagram)
+static APART struct udp_sender *sender_for(struct udp_link *udp, const struct datagram *datagram)
 {
 	enum udp_family family = udp_family_of(datagram->destination);
 	struct udp_sender *sender = sender_place(udp, datagram);
@@ -220,6 +236,8 @@ static struct udp_sender *sender_for(struct udp_link *udp, const struct datagram
 	err = udp_open_sender(&udp->link, datagram);
 	if (!err)
 		return sender;
+	/* The next datagram may have better luck. */
+	udp_senders_changed(udp);
 	sender = err == EMFILE || err == ENFILE ? any_sender(udp, family) : NULL;
 	if (!sender)
 		explain("packets are lost: cannot open a socket to send from: %s%s", strerror(err),
@@ -229,21 +247,16 @@ static struct udp_sender *sender_for(struct udp_link *udp, const struct datagram
 
 /*
  * The one that the datagram was prepared for: its ICRC covers that port. Another could be had by now where
- * descriptors were used up then.
+ * descriptors were used up then. A slot may have been given up since, and its place be another's.
  */
 static struct udp_sender *sender_of(struct udp_link *udp, const struct datagram *datagram)
 {
-	struct udp_sender *sender = sender_place(udp, datagram);
-	enum udp_family family = udp_family_of(datagram->destination);
-	unsigned class;
+	struct udp_sender *sender = (struct udp_sender *)((uint8_t *)udp + datagram->sender);
 
-	for (class = 0; class <= UDP_CLASSES && !datagram->errors_wanted; class++) {
-		/* S2: pairs with S1 in open_sender_locked */
-		if (atomic_load_explicit(&sender->fd, memory_order_acquire) >= 0 &&
-		    sender->port == datagram->source_port)
-			return sender;
-		sender = &udp->sender[family][class % UDP_CLASSES];
-	}
+	/* S2: pairs with S1 in open_sender_locked and open_slot */
+	if (__builtin_expect(datagram->sender && atomic_load_explicit(&sender->fd, memory_order_acquire) >= 0 &&
+			     sender->port == datagram->source_port, 1))
+		return sender;
 	return sender_for(udp, datagram);
 }
 
@@ -268,23 +281,15 @@ static bool takes_gso(struct udp_link *udp, const uint8_t destination[16])
 	return !refused;
 }
 
-static void remember_refusal(struct udp_link *udp, const uint8_t destination[16])
+static APART void remember_refusal(struct udp_link *udp, const uint8_t destination[16])
 {
 	lock_acquire(&udp->lock);
 	memcpy(udp->refusal[refusal_place(destination)], destination, 16);
 	atomic_fetch_add_explicit(&udp->refusal_count, 1, memory_order_relaxed);
+	udp_senders_changed(udp);
 	lock_release(&udp->lock);
 	log_info("the route to a destination has no segmentation offload (UDP GSO): packets go one "
 		 "by one");
-}
-
-unsigned udp_prepare(struct link *link, struct datagram *datagram)
-{
-	struct udp_link *udp = udp_of(link);
-	struct udp_sender *sender = sender_for(udp, datagram);
-
-	datagram->source_port = sender ? sender->port : PORT_FIRST;
-	return sender && takes_gso(udp, datagram->destination) ? LINK_SEGMENTS_MAX : 1;
 }
 
 /* ---- one message ---- */
@@ -311,33 +316,68 @@ static bool has_loopback_source(const struct udp_sender *sender, const struct da
 	       (!memcmp(datagram->source, ipv4, 16) || !memcmp(datagram->source, ipv6, 16));
 }
 
-/* @name_source: the socket does not have that source already. */
-static void address_ipv4(struct message *message, struct msghdr *header,
-			 const struct udp_sender *sender, const struct datagram *datagram,
-			 uint32_t interface, bool name_source)
+/* Other destinations take the machine's routes, even if the sender names an interface. */
+static uint32_t interface_of(const struct datagram *datagram)
 {
-	struct in_pktinfo info = { .ipi_ifindex = (int)interface };
-	int traffic_class = datagram->traffic_class, hop_limit = hop_limit_of(datagram);
+	return ip_addr_is_multicast(datagram->destination) || ip_addr_is_link_local(datagram->destination) ?
+	       datagram->interface : 0;
+}
 
+/* The socket does not have that source already. */
+static bool names_source(const struct udp_sender *sender, const struct datagram *datagram, uint32_t interface)
+{
+	return interface ||
+	       (memcmp(sender->source, datagram->source, 16) && !has_loopback_source(sender, datagram));
+}
+
+static bool has_hop_limit(const struct udp_sender *sender, const struct datagram *datagram)
+{
+	/* H2 */
+	return hop_limit_of(datagram) == atomic_load_explicit(&sender->hop_limit, memory_order_acquire) &&
+	       !ip_addr_is_multicast(datagram->destination);
+}
+
+unsigned udp_prepare(struct link *link, struct datagram *datagram)
+{
+	struct udp_link *udp = udp_of(link);
+	struct udp_sender *sender = sender_for(udp, datagram);
+
+	datagram->sender = sender ? (uint32_t)((uint8_t *)sender - (uint8_t *)udp) : 0;
+	datagram->source_port = sender ? sender->port : PORT_FIRST;
+	datagram->plain = sender && udp_family_of(datagram->destination) == UDP_IPV4 && !datagram->traffic_class &&
+			  !names_source(sender, datagram, interface_of(datagram)) &&
+			  has_hop_limit(sender, datagram);
+	return sender && takes_gso(udp, datagram->destination) ? LINK_SEGMENTS_MAX : 1;
+}
+
+static void name_ipv4(struct message *message, struct msghdr *header, const struct datagram *datagram)
+{
 	message->name.ipv4 = (struct sockaddr_in){ .sin_family = AF_INET,
 						   .sin_port = htons(ROCE_UDP_PORT) };
 	memcpy(&message->name.ipv4.sin_addr, datagram->destination + 12, 4);
 	header->msg_namelen = sizeof(message->name.ipv4);
+}
+
+static APART void address_ipv4(struct message *message, struct msghdr *header,
+			       const struct udp_sender *sender, const struct datagram *datagram)
+{
+	struct in_pktinfo info = { .ipi_ifindex = (int)interface_of(datagram) };
+	int traffic_class = datagram->traffic_class, hop_limit = hop_limit_of(datagram);
+
+	name_ipv4(message, header, datagram);
 	memcpy(&info.ipi_spec_dst, datagram->source + 12, 4);
-	if (name_source)
+	if (names_source(sender, datagram, interface_of(datagram)))
 		put_control(header, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
 	if (traffic_class)
 		put_control(header, IPPROTO_IP, IP_TOS, &traffic_class, sizeof(traffic_class));
-	/* H2 */
-	if (hop_limit != atomic_load_explicit(&sender->hop_limit, memory_order_acquire) ||
-	    ip_addr_is_multicast(datagram->destination))
+	if (!has_hop_limit(sender, datagram))
 		put_control(header, IPPROTO_IP, IP_TTL, &hop_limit, sizeof(hop_limit));
 }
 
-static void address_ipv6(struct message *message, struct msghdr *header,
-			 const struct udp_sender *sender, const struct datagram *datagram,
-			 uint32_t interface, bool name_source)
+static APART void address_ipv6(struct message *message, struct msghdr *header,
+			       const struct udp_sender *sender, const struct datagram *datagram)
 {
+	uint32_t interface = interface_of(datagram);
 	struct in6_pktinfo info = { .ipi6_ifindex = interface };
 	int traffic_class = datagram->traffic_class, hop_limit = hop_limit_of(datagram);
 	uint32_t flow_label = htonl(datagram->flow_label & 0xfffff);
@@ -348,36 +388,31 @@ static void address_ipv6(struct message *message, struct msghdr *header,
 	memcpy(&message->name.ipv6.sin6_addr, datagram->destination, 16);
 	header->msg_namelen = sizeof(message->name.ipv6);
 	memcpy(&info.ipi6_addr, datagram->source, 16);
-	if (name_source)
+	if (names_source(sender, datagram, interface))
 		put_control(header, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
 	if (flow_label)
 		put_control(header, IPPROTO_IPV6, IPV6_FLOWINFO, &flow_label, sizeof(flow_label));
 	if (traffic_class)
 		put_control(header, IPPROTO_IPV6, IPV6_TCLASS, &traffic_class,
 			    sizeof(traffic_class));
-	/* H2 */
-	if (hop_limit != atomic_load_explicit(&sender->hop_limit, memory_order_acquire) ||
-	    ip_addr_is_multicast(datagram->destination))
+	if (!has_hop_limit(sender, datagram))
 		put_control(header, IPPROTO_IPV6, IPV6_HOPLIMIT, &hop_limit, sizeof(hop_limit));
 }
 
 static void udp_send_build(struct message *message, struct msghdr *header,
 			   const struct udp_sender *sender, const struct datagram *datagram)
 {
-	/* Other destinations take the machine's routes, even if the sender names an interface. */
-	uint32_t interface = ip_addr_is_multicast(datagram->destination) ||
-			     ip_addr_is_link_local(datagram->destination) ? datagram->interface : 0;
 	uint16_t segment_bytes = (uint16_t)datagram->segment_bytes;
-	bool name_source = interface || (memcmp(sender->source, datagram->source, 16) &&
-					 !has_loopback_source(sender, datagram));
 
 	message->iov = (struct iovec){ .iov_base = datagram->data, .iov_len = datagram->bytes };
 	*header = (struct msghdr){ .msg_name = &message->name, .msg_iov = &message->iov,
 				   .msg_iovlen = 1, .msg_control = message->control.bytes };
-	if (udp_family_of(datagram->destination) == UDP_IPV4)
-		address_ipv4(message, header, sender, datagram, interface, name_source);
+	if (datagram->plain)
+		name_ipv4(message, header, datagram);
+	else if (udp_family_of(datagram->destination) == UDP_IPV4)
+		address_ipv4(message, header, sender, datagram);
 	else
-		address_ipv6(message, header, sender, datagram, interface, name_source);
+		address_ipv6(message, header, sender, datagram);
 	if (segment_bytes && segment_bytes < datagram->bytes)
 		put_control(header, IPPROTO_UDP, UDP_SEGMENT, &segment_bytes,
 			    sizeof(segment_bytes));
@@ -392,7 +427,7 @@ static bool is_gso_refusal(const struct datagram *datagram, int err)
 }
 
 /* The kernel refused this datagram with @err. */
-static void udp_send_refused(struct udp_link *udp, const struct datagram *datagram, int err)
+static APART void udp_send_refused(struct udp_link *udp, const struct datagram *datagram, int err)
 {
 	unsigned lost = link_segments(datagram);
 
@@ -403,15 +438,12 @@ static void udp_send_refused(struct udp_link *udp, const struct datagram *datagr
 /* ---- many messages ---- */
 
 /* How many from @datagram on leave by one socket; at most MESSAGES_MAX. */
-static unsigned same_sender(struct udp_link *udp, const struct datagram *datagram, unsigned count)
+static unsigned same_sender(const struct datagram *datagram, unsigned count)
 {
-	unsigned n = 1, class = class_for(udp, datagram->spread);
-	enum udp_family family = udp_family_of(datagram->destination);
+	unsigned n = 1;
 
-	while (n < count && n < MESSAGES_MAX && class_for(udp, datagram[n].spread) == class &&
-	       datagram[n].from_slot == datagram->from_slot &&
-	       datagram[n].source_port == datagram->source_port &&
-	       udp_family_of(datagram[n].destination) == family)
+	while (n < count && n < MESSAGES_MAX && datagram[n].sender && datagram[n].sender == datagram->sender &&
+	       datagram[n].source_port == datagram->source_port)
 		n++;
 	return n;
 }
@@ -457,7 +489,7 @@ static bool is_full(int err)
 }
 
 /* An error may be that of an earlier datagram, come back by ICMP: the socket tells it once. */
-static int send_reporting(struct udp_link *udp, struct datagram *datagram, unsigned *sent)
+static APART int send_reporting(struct udp_link *udp, struct datagram *datagram, unsigned *sent)
 {
 	struct udp_sender *sender = sender_for(udp, datagram);
 	int tries, err = ENOTCONN;
@@ -489,7 +521,7 @@ static void note_taken(struct udp_link *udp, const struct datagram *datagram, un
 			counter_add(udp->counters, COUNTER_TX_TAKEN, link_segments(&datagram[i]));
 }
 
-int udp_send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
+FLAT int udp_send(struct link *link, struct datagram *datagram, unsigned count, unsigned *sent)
 {
 	struct udp_link *udp = udp_of(link);
 	unsigned done = 0;
@@ -498,7 +530,7 @@ int udp_send(struct link *link, struct datagram *datagram, unsigned count, unsig
 		return send_reporting(udp, datagram, sent);
 
 	while (done < count) {
-		unsigned n = same_sender(udp, datagram + done, count - done);
+		unsigned n = same_sender(datagram + done, count - done);
 		struct udp_sender *sender = sender_of(udp, datagram + done);
 		int some = -1, err = ENOTCONN;
 

@@ -16,7 +16,7 @@ static int judge_failure(int err)
 	return err == EADDRINUSE || err == EMFILE || err == ENFILE || err == ENOMEM || err == ENOBUFS ? err : 0;
 }
 
-static int open_slot(enum udp_family family, uint32_t slot, struct udp_sender *sender)
+static int open_slot(struct udp_link *udp, enum udp_family family, uint32_t slot, struct udp_sender *sender)
 {
 	static const uint8_t any[16];
 	int err, fd = udp_socket(family);
@@ -37,6 +37,7 @@ static int open_slot(enum udp_family family, uint32_t slot, struct udp_sender *s
 	}
 	/* S1: publishes port and unsettled; pairs with S2 in slot_sender_of */
 	atomic_store_explicit(&sender->fd, fd, memory_order_release);
+	udp_senders_changed(udp);
 	return 0;
 }
 
@@ -48,7 +49,7 @@ int udp_open_slot(struct link *link, unsigned index, uint32_t slot)
 
 	lock_acquire(&udp->lock);
 	for (family = 0; !err && family < UDP_FAMILY_COUNT; family++)
-		err = open_slot(family, slot, &udp->slot_sender[family][index]);
+		err = open_slot(udp, family, slot, &udp->slot_sender[family][index]);
 	lock_release(&udp->lock);
 	if (err && index < UDP_SLOTS)
 		udp_close_slot(link, index);
@@ -63,6 +64,7 @@ void udp_close_slot(struct link *link, unsigned index)
 	for (family = 0; family < UDP_FAMILY_COUNT; family++) {
 		int fd = atomic_exchange(&udp->slot_sender[family][index].fd, -1);
 
+		udp_senders_changed(udp);
 		if (fd >= 0)
 			close(fd);
 	}

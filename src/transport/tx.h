@@ -33,6 +33,25 @@ struct tx_note {
 	bool has_wr_id;
 };
 
+/*
+ * The datagram that left last from this buffer, addressed and prepared: engine/tx.c asks no more what it is
+ * while the next one takes the same route. What precedes a BTH in the ICRC is the same, too, for packets of one
+ * length: by the number of the packet in its datagram, which the IPv4 identification is.
+ */
+#define TX_BEGUN_MAX	64u
+
+struct tx_kept {
+	const void *way;		/* the link; NULL: none has left */
+	uint32_t epoch;			/* of the link, when it was prepared */
+	unsigned segments_max;
+	struct route route;
+	struct datagram datagram;
+	unsigned begun;
+	struct {
+		uint32_t bytes, icrc;
+	} packet[TX_BEGUN_MAX];
+};
+
 struct tx_batch {
 	uint8_t *data;			/* [TX_BYTES_MAX] */
 	size_t used;
@@ -40,6 +59,7 @@ struct tx_batch {
 	unsigned first_noted, noted;	/* packets with a note: a trace may begin in the middle */
 	struct tx_note note[TX_PACKETS_MAX];
 	struct tx_packet packet[TX_PACKETS_MAX];
+	struct tx_kept kept;
 };
 
 static inline void tx_batch_reset(struct tx_batch *batch)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The ICRC is computed in two runs: over a copy of the headers with the variant fields set to
- * ones (8 bytes in place of an LRH, IP, UDP, BTH), and over the rest in place.
+ * ones (8 bytes in place of an LRH, IP, UDP, BTH), and over the rest in place. Who seals may write to the
+ * packet: there the first run ends before the BTH, and is the same for all packets of one length to one place.
  *
  *	IPv4:  | ones 8 | IP 20: .. id @12, flags @14 .. | UDP 8 | BTH 12 |
  *	IPv6:  | ones 8 | IP 40                          | UDP 8 | BTH 12 |
@@ -28,6 +29,8 @@
 #define DONT_FRAGMENT	0x40u
 #define HEADERS_MAX	(LRH_ONES + IPV6_BYTES + UDP_BYTES + BTH_BYTES)
 #define PROTOCOL_UDP	17u
+#define VARIANT_OFFSET	4u		/* in the BTH: FECN, BECN and the bits beside them ... */
+#define VARIANT		0xffu		/* ... as the ICRC has them */
 
 static uint8_t *icrc_put_ipv4(uint8_t *p, const struct icrc_header *header, size_t udp_bytes)
 {
@@ -54,11 +57,10 @@ static uint8_t *icrc_put_ipv6(uint8_t *p, const struct icrc_header *header, size
 	return p + IPV6_BYTES;
 }
 
-uint32_t icrc_compute(const struct icrc_header *header, const uint8_t *data, size_t length)
+/* What precedes the BTH of a packet of @length; returns where it ends. */
+static uint8_t *icrc_put_headers(uint8_t *p, const struct icrc_header *header, size_t length)
 {
 	size_t udp_bytes = UDP_BYTES + length + ICRC_BYTES;
-	uint8_t copy[HEADERS_MAX], *p = copy;
-	uint32_t crc;
 
 	memset(p, 0xff, LRH_ONES);
 	p += LRH_ONES;
@@ -68,20 +70,43 @@ uint32_t icrc_compute(const struct icrc_header *header, const uint8_t *data, siz
 	put_be16(p + 2, header->destination_port);
 	put_be16(p + 4, (uint16_t)udp_bytes);
 	memset(p + 6, 0xff, 2);			/* checksum */
-	p += UDP_BYTES;
+	return p + UDP_BYTES;
+}
+
+uint32_t icrc_compute(const struct icrc_header *header, const uint8_t *data, size_t length)
+{
+	uint8_t copy[HEADERS_MAX], *p = icrc_put_headers(copy, header, length);
+	uint32_t crc;
+
 	memcpy(p, data, BTH_BYTES);
-	p[4] = 0xff;				/* FECN, BECN and the bits beside them */
+	p[VARIANT_OFFSET] = VARIANT;
 	p += BTH_BYTES;
 	crc = crc32_update(0, copy, (size_t)(p - copy));
 	return crc32_update(crc, data + BTH_BYTES, length - BTH_BYTES);
 }
 
-void icrc_seal(const struct icrc_header *header, uint8_t *data, size_t length)
+uint32_t icrc_begin(const struct icrc_header *header, size_t length)
 {
-	uint32_t icrc = icrc_compute(header, data, length);
+	uint8_t copy[HEADERS_MAX], *p = icrc_put_headers(copy, header, length);
 
+	return crc32_update(0, copy, (size_t)(p - copy));
+}
+
+void icrc_seal_begun(uint32_t begun, uint8_t *data, size_t length)
+{
+	uint8_t variant = data[VARIANT_OFFSET];
+	uint32_t icrc;
+
+	data[VARIANT_OFFSET] = VARIANT;
+	icrc = crc32_update(begun, data, length);
+	data[VARIANT_OFFSET] = variant;
 	for (unsigned i = 0; i < ICRC_BYTES; i++)
 		data[length + i] = (uint8_t)(icrc >> 8 * i);
+}
+
+void icrc_seal(const struct icrc_header *header, uint8_t *data, size_t length)
+{
+	icrc_seal_begun(icrc_begin(header, length), data, length);
 }
 
 enum icrc_verdict icrc_check(struct icrc_header *header, const uint8_t *data, size_t length)

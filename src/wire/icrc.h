@@ -29,6 +29,10 @@ uint32_t icrc_compute(const struct icrc_header *header, const uint8_t *data, siz
 /* icrc_compute(), written behind the packet: @data has room for ICRC_BYTES after @length. */
 void icrc_seal(const struct icrc_header *header, uint8_t *data, size_t length);
 
+/* The same in two steps. The first sees nothing of the packet but its length. */
+uint32_t icrc_begin(const struct icrc_header *header, size_t length);
+void icrc_seal_begun(uint32_t begun, uint8_t *data, size_t length);
+
 enum icrc_verdict {
 	ICRC_GOOD,		/* right for the ip_id and DF given in the header */
 	ICRC_OTHER_ID,		/* right for another ip_id or DF: now set in *header (IPv4) */

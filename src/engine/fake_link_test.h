@@ -23,6 +23,7 @@ static struct {
 	unsigned incoming_count;
 	void (*when_receiving)(void);
 	unsigned management, multicast, services;	/* calls */
+	const uint8_t *mad;			/* of the last one */
 	struct source chores;
 	bool has_chores;
 	uint64_t chore_ns;
@@ -68,6 +69,7 @@ static struct link fake_link = { .ops = &fake_link_ops };
 static enum drop fake_management(void *owner, const struct arrival *arrival, uint64_t now_ns)
 {
 	fake.management++;
+	fake.mad = arrival->packet.payload;
 	return DROP_NONE;
 }
 

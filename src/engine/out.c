@@ -16,6 +16,7 @@
 #include "engine/wake.h"
 #include "link/udp.h"
 #include "trace/trace.h"
+#include "wire/cm_message.h"
 #include "wire/opcode.h"
 #include "wire/psn.h"
 
@@ -205,35 +206,27 @@ static size_t out_write_mad(const struct out_mad *mad, uint8_t out[PACKET_HEADER
 	return bytes + MAD_BYTES + ICRC_BYTES;
 }
 
-int out_send_mad(struct engine *engine, struct datagram *datagram, const struct out_mad *mad)
+/* By @link: as out_send_mad(). */
+static int out_put_mad(struct engine *engine, struct link *link, struct datagram *datagram, const uint8_t *mad)
 {
-	uint8_t data[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES];
-	struct link *link = links_find(engine, datagram);
 	int err = ECONNREFUSED;
 	unsigned sent = 0;
 
-	if (!link)
-		return ENETUNREACH;
-	if (!datagram->link && !ip_addr_is_link_local(datagram->destination))
-		datagram->interface = 0;
-	if (!datagram->hop_limit)
-		datagram->hop_limit = ROUTE_HOP_LIMIT;
-	datagram->data = data;
-	datagram->bytes = out_write_mad(mad, data);
 	link->ops->prepare(link, datagram);
 	if (!link->ops->unsealed)
-		out_seal(datagram, data, datagram->bytes - ICRC_BYTES, 0);
+		out_seal(datagram, datagram->data, datagram->bytes - ICRC_BYTES, 0);
 	if (engine->injection) {
 		if (!injection_passes_management(engine, datagram))
 			return 0;
 	} else if (trace_wants(TRACE_PACKETS | TRACE_LOG)) {
-		const struct tx_seen seen = { .datagram = datagram, .way = link, .data = data,
+		const struct tx_seen seen = { .datagram = datagram, .way = link, .data = datagram->data,
 					      .bytes = datagram->bytes, .qpn = QPN_GSI };
 
 		tx_trace_packet(engine, &seen, false);
 	}
-	if (!datagram->link && udp_address_is_taken(engine->udp, datagram->destination))
-		err = engine->ops->hand_over(engine->owner, mad->bytes, datagram);
+	if (!datagram->link && link != engine->local.channel_link &&
+	    udp_address_is_taken(engine->udp, datagram->destination))
+		err = engine->ops->hand_over(engine->owner, mad, datagram);
 	/* Of a process that is stuck, the program that has the port would say that it does not exist. */
 	if (err && err != ECONNREFUSED) {
 		drop_count(engine->counters, DROP_MAD_LOST, 1);
@@ -248,4 +241,34 @@ int out_send_mad(struct engine *engine, struct datagram *datagram, const struct 
 	counter_add(engine->counters, COUNTER_TX_BYTES, datagram->bytes);
 	counter_add(engine->counters, COUNTER_TX_MAD, 1);
 	return 0;
+}
+
+int out_send_mad(struct engine *engine, struct datagram *datagram, const struct out_mad *mad)
+{
+	uint8_t data[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES];
+	struct link *link = links_find(engine, datagram);
+	uint32_t channel = LOCAL_NO_CHANNEL;
+	struct cm_target target;
+
+	if (!link)
+		return ENETUNREACH;
+	if (!datagram->link && !ip_addr_is_link_local(datagram->destination))
+		datagram->interface = 0;
+	if (!datagram->hop_limit)
+		datagram->hop_limit = ROUTE_HOP_LIMIT;
+	datagram->data = data;
+	datagram->bytes = out_write_mad(mad, data);
+	/* To whom the port's selector would give it: a channel leads to who holds the slot. Faults are for UDP. */
+	if (!datagram->link && !engine->injection && !memcmp(datagram->source, datagram->destination, 16) &&
+	    cm_message_target(mad->bytes, &target) == CM_TARGET_ID)
+		channel = local_channel(&engine->local, comm_id_slot(target.comm_id));
+	if (channel != LOCAL_NO_CHANNEL) {
+		struct datagram by_channel = *datagram;
+
+		by_channel.channel = (uint16_t)channel;
+		by_channel.flow_label = 0;	/* one route for all connections */
+		if (!out_put_mad(engine, engine->local.channel_link, &by_channel, mad->bytes))
+			return 0;
+	}
+	return out_put_mad(engine, link, datagram, mad->bytes);
 }

@@ -19,7 +19,9 @@
 #include "transport/drop.h"
 #include "transport/refusal.h"
 #include "wire/dump.h"
+#include "wire/cm_message.h"
 #include "wire/icrc.h"
+#include "wire/mad.h"
 
 void rx_unlock_qp(struct receiver *receiver)
 {
@@ -176,16 +178,42 @@ static enum drop rx_take_multicast(struct receiver *receiver, const struct arriv
 	return engine->ops->multicast(engine->owner, &arrival->packet, &info, receiver->now_ns);
 }
 
+/*
+ * Through a channel a process speaks for itself, and from an address of this host to the same one. By LID others
+ * have seen to that.
+ */
+static bool rx_is_forged_mad(struct receiver *receiver, const struct datagram *datagram, const uint8_t *mad)
+{
+	struct cm_target target;
+
+	if (!datagram->from_channel || datagram->ib_end)
+		return false;
+	cm_message_target(mad, &target);
+	return memcmp(datagram->source, datagram->destination, 16) ||
+	       (target.sender_id && !local_channel_has_slot(&receiver->engine->local, datagram->channel,
+							    comm_id_slot(target.sender_id)));
+}
+
 /* For QP0 or QP1. */
 static enum drop rx_take_mad(struct receiver *receiver, const struct arrival *arrival)
 {
 	struct engine *engine = receiver->engine;
 	const struct datagram *datagram = arrival->datagram;
-	uint8_t source[16];
+	uint8_t source[16], mad[MAD_BYTES];
+	struct arrival own;
 	enum drop why;
 
 	call_shield();
 	rx_unlock_qp(receiver);
+	if (datagram->shared && arrival->packet.payload_bytes == MAD_BYTES) {
+		/* Its sender may still write to it, and it is read several times. */
+		own = *arrival;
+		own.packet.payload = memcpy(mad, arrival->packet.payload, MAD_BYTES);
+		arrival = &own;
+	}
+	if (arrival->packet.payload_bytes == MAD_BYTES &&
+	    rx_is_forged_mad(receiver, datagram, arrival->packet.payload))
+		return drop_count(engine->counters, DROP_FORGED, 1);
 	why = engine->ops->management(engine->owner, arrival, receiver->now_ns);
 	if (why == DROP_PKEY) {
 		memcpy(source, datagram->source, sizeof(source));

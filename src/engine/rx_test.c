@@ -19,6 +19,7 @@
 #include "trace/file.h"
 #include "trace/trace.h"
 #include "wire/icrc.h"
+#include "wire/mad.h"
 
 #define WIRE_BYTES	8192u
 #define OTHER_SLOT_BY_LID 77u
@@ -319,6 +320,34 @@ static void qp1_and_multicast_are_for_those_above(void **state)
 	assert_int_equal(taken(), 1);
 }
 
+/* Whose sender may change it between two looks. */
+static void a_mad_in_shared_memory_is_copied_first(void **state)
+{
+	struct datagram *datagram = arrive();
+
+	append(datagram, QPN_GSI, 1, MAD_BYTES);
+	datagram->sealed = datagram->from_channel = datagram->shared = true;
+	memcpy(datagram->source, datagram->destination, 16);
+	receive_all();
+	assert_int_equal(fake.management, 1);
+	assert_false(fake.mad >= wire[0] && fake.mad < wire[0] + sizeof(wire));
+	append(arrive(), QPN_GSI, 1, MAD_BYTES);
+	receive_all();
+	assert_int_equal(fake.management, 2);
+	assert_true(fake.mad >= wire[0] && fake.mad < wire[0] + sizeof(wire));
+}
+
+/* Both ends are here, and have one address. */
+static void a_mad_through_memory_is_from_no_other_address(void **state)
+{
+	struct datagram *datagram = arrive();
+
+	append(datagram, QPN_GSI, 1, MAD_BYTES);
+	datagram->sealed = datagram->from_channel = true;
+	expect_dropped(COUNTER_RX_FORGED);
+	assert_int_equal(fake.management, 0);
+}
+
 static void what_is_anothers_is_handed_on_in_runs(void **state)
 {
 	static uint8_t buffer[65536];
@@ -543,6 +572,8 @@ int main(void)
 		RX_TEST(what_came_by_a_channel_keeps_its_way),
 		RX_TEST(a_dead_state_is_told_before_a_wrong_way),
 		RX_TEST(qp1_and_multicast_are_for_those_above),
+		RX_TEST(a_mad_in_shared_memory_is_copied_first),
+		RX_TEST(a_mad_through_memory_is_from_no_other_address),
 		RX_TEST(what_is_anothers_is_handed_on_in_runs),
 		RX_TEST(what_was_handed_on_is_not_handed_on_again),
 		RX_TEST(what_is_no_forwarded_packet_is_counted),

@@ -25,6 +25,7 @@
 #include "mad/fake_consumer_test.h"
 #include "mad/gsi.h"
 #include "device/internal.h"
+#include "local/channel/ring.h"
 #include "platform/netns_test.h"
 #include "platform/rest_test.h"
 #include "wire/cm_message.h"
@@ -48,7 +49,8 @@ struct report {
 	uint8_t mad[MAD_BYTES];
 	struct mad_address from;
 	pid_t child;
-	_Atomic uint64_t lost, handed_on, nobody;	/* counters */
+	_Atomic uint64_t lost, handed_on, nobody, forged;	/* counters */
+	_Atomic uint32_t put;		/* cells in the channel that was opened last */
 };
 
 struct member {
@@ -59,7 +61,7 @@ struct member {
 
 struct order {
 	enum { DO_CLAIM, DO_SERVE, DO_RELEASE, DO_SEND, DO_WATCH, DO_DEADLINE, DO_FORK, DO_REPORT,
-	       DO_HOLD, DO_LET_GO, DO_CLOSE } kind;
+	       DO_HOLD, DO_LET_GO, DO_CLOSE, DO_OPEN_CHANNEL } kind;
 	uint64_t number;		/* service, deadline, slot */
 	uint8_t address[16];
 	int family;
@@ -108,9 +110,15 @@ static const struct mad_ops member_ops = { .received = received, .tick = tick, .
 static const struct mad_key member_key = { .port = MAD_ANY_PORT, .qpn = QPN_GSI, .class = MAD_CLASS_CM,
 					   .class_version = MAD_ANY_VERSION, .methods = MAD_ALL_METHODS };
 
+static uint32_t channel_to;	/* the slot of whom */
+
 static void fill_report(struct report *report, struct hca *hca)
 {
+	uint32_t channel = local_channel(&hca->engine.local, channel_to);
 	struct rusage usage;
+
+	report->put = channel == LOCAL_NO_CHANNEL ? 0 : ring_put_count(hca->engine.local.channel_link, channel);
+	report->forged = counter_get(hca->engine.counters, COUNTER_RX_FORGED);
 
 	getrusage(RUSAGE_SELF, &usage);
 	report->cpu_ns = ((uint64_t)usage.ru_utime.tv_sec + (uint64_t)usage.ru_stime.tv_sec) * SECOND +
@@ -177,6 +185,10 @@ static int obey(struct mad_agent *consumer, struct hca *hca, struct report *repo
 	case DO_CLOSE:
 		mad_close(consumer);
 		return 0;
+	case DO_OPEN_CHANNEL:
+		channel_to = (uint32_t)order->number;
+		local_connect(&hca->engine.local, channel_to);
+		return local_channel(&hca->engine.local, channel_to) == LOCAL_NO_CHANNEL ? ENOTCONN : 0;
 	}
 	return ENOSYS;
 }
@@ -258,17 +270,22 @@ static void send_request(struct member *by, uint64_t id, const uint8_t address[1
 	assert_int_equal(tell(by, order), 0);
 }
 
-/* A DREQ for a connection of the holder of @slot. */
-static void send_answer(struct member *by, uint32_t slot, const uint8_t address[16])
+/* A DREQ for a connection of the holder of @slot, in the name of the holder of @sender. */
+static void send_answer_as(struct member *by, uint32_t sender, uint32_t slot, const uint8_t address[16])
 {
 	struct cm_message message = { .kind = CM_MESSAGE_DREQ };
 	struct order order = { .kind = DO_SEND };
 
-	message.dreq.local_comm_id = by->report->slot << COMM_ID_SLOT_SHIFT | 5;
+	message.dreq.local_comm_id = sender << COMM_ID_SLOT_SHIFT | 5;
 	message.dreq.remote_comm_id = slot << COMM_ID_SLOT_SHIFT | 9;
 	memcpy(order.address, address, 16);
 	cm_message_write(&message, order.mad);
 	assert_int_equal(tell(by, order), 0);
+}
+
+static void send_answer(struct member *by, uint32_t slot, const uint8_t address[16])
+{
+	send_answer_as(by, by->report->slot, slot, address);
 }
 
 static unsigned sum(bool answers)
@@ -409,6 +426,85 @@ static void claims_collide_across_processes_until_they_end(void **state)
 	assert_int_equal(tell(&member[1], (struct order){ .kind = DO_RELEASE }), 0);
 	end(&member[0]);
 	assert_int_equal(claim(&member[1], SERVICE, any, AF_UNSPEC), 0);
+}
+
+/* Messages that a member has put in its channel to the one before. */
+static uint32_t put_by(struct member *by)
+{
+	assert_int_equal(tell(by, (struct order){ .kind = DO_REPORT }), 0);
+	return by->report->put;
+}
+
+static void open_channel(struct member *by, const struct member *to)
+{
+	assert_int_equal(tell(by, (struct order){ .kind = DO_OPEN_CHANNEL, .number = to->report->slot }), 0);
+}
+
+/* What both say to each other when the channel is new is in it before. */
+static void an_answer_goes_through_the_channel_to_its_process(void **state)
+{
+	unsigned i, all = 0;
+	uint32_t put;
+
+	for (i = 0; i < 3; i++)
+		start(0, true);
+	open_channel(&member[0], &member[1]);
+	settle();
+	put = put_by(&member[0]);
+	for (i = 1; i <= 20; i++) {
+		const uint8_t *address = i & 1 ? loopback4 : loopback6;
+
+		send_answer(&member[0], member[1].report->slot, address);
+		assert_true(comes_to(++all, true));
+		assert_int_equal(member[1].report->answers, i);
+		assert_memory_equal(member[1].report->from.remote, address, 16);
+		assert_memory_equal(member[1].report->from.local, address, 16);
+		assert_int_equal(put_by(&member[0]), put + i);
+		/* Requests are for who serves them, and others have no channel. */
+		send_answer(&member[0], member[2].report->slot, address);
+		assert_true(comes_to(++all, true));
+		assert_int_equal(member[2].report->answers, i);
+		assert_int_equal(put_by(&member[0]), put + i);
+	}
+	/* For one that ended: to somebody, once that is known. */
+	end(&member[1]);
+	settle();
+	send_answer(&member[0], member[1].report->slot, loopback4);
+	assert_true(comes_to(++all, true));
+}
+
+static void what_has_no_room_in_the_channel_goes_by_the_network(void **state)
+{
+	unsigned i, answers = CHANNEL_CELLS + 20;
+	uint32_t put;
+
+	start(0, true);
+	start(0, true);
+	open_channel(&member[0], &member[1]);
+	settle();
+	put = put_by(&member[0]);
+	assert_int_equal(tell(&member[1], (struct order){ .kind = DO_HOLD }), 0);
+	for (i = 0; i < answers; i++)
+		send_answer(&member[0], member[1].report->slot, loopback4);
+	assert_in_range(put_by(&member[0]), put + 1, put + CHANNEL_CELLS);
+	assert_int_equal(tell(&member[1], (struct order){ .kind = DO_LET_GO }), 0);
+	assert_true(comes_to(answers, true));
+}
+
+/* A process of our user may write what it likes into its channel. */
+static void nobody_speaks_for_another_process_through_its_channel(void **state)
+{
+	unsigned i;
+
+	for (i = 0; i < 3; i++)
+		start(0, true);
+	open_channel(&member[0], &member[1]);
+	for (i = 0; i < 5; i++)
+		send_answer_as(&member[0], member[2].report->slot, member[1].report->slot, loopback4);
+	send_answer(&member[0], member[1].report->slot, loopback4);
+	assert_true(comes_to(1, true));
+	assert_int_equal(tell(&member[1], (struct order){ .kind = DO_REPORT }), 0);
+	assert_int_equal(member[1].report->forged, 5);
 }
 
 /* Programs that use verbs alone share the port, and hand on what is for others. */
@@ -678,6 +774,9 @@ int main(void)
 		TEST(a_request_reaches_who_serves_it),
 		TEST(what_nobody_serves_reaches_somebody_to_be_refused),
 		TEST(an_answer_reaches_whose_communication_id_it_answers),
+		TEST(an_answer_goes_through_the_channel_to_its_process),
+		TEST(what_has_no_room_in_the_channel_goes_by_the_network),
+		TEST(nobody_speaks_for_another_process_through_its_channel),
 		TEST(claims_collide_across_processes_until_they_end),
 		TEST(processes_without_a_consumer_hand_on),
 		TEST(a_program_that_uses_verbs_alone_says_that_nobody_listens),

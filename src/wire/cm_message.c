@@ -184,15 +184,28 @@ bool cm_message_ip(const struct cm_message *message, struct cm_ip_addresses *add
 	return true;
 }
 
+/* With which every message begins: the sender's and the receiver's, or one of them. */
+#define CM_ID_FIELDS	2u
+
 enum cm_target_kind cm_message_target(const uint8_t mad[MAD_BYTES], struct cm_target *target)
 {
 	struct cm_ip_addresses addresses;
+	const struct cm_layout *layout;
 	struct cm_message message;
+	struct mad_header header;
 	const uint8_t *data;
 
 	*target = (struct cm_target){ .kind = CM_TARGET_NONE };
-	if (!cm_message_parse(mad, &message))
+	layout = mad_parse(mad, MAD_BYTES, &header) ? find_layout(&header) : NULL;
+	if (!layout)
 		return target->kind;
+	message.kind = (enum cm_message_kind)(layout - layouts);
+	if (message.kind == CM_MESSAGE_REQ || message.kind == CM_MESSAGE_SIDR_REQ)
+		cm_message_parse(mad, &message);
+	else	/* for each message on its way: no more than is asked for */
+		for (unsigned i = 0; i < CM_ID_FIELDS; i++)
+			field_read(&layout->field[i], mad + MAD_HEADER_BYTES, &message);
+	target->sender_id = cm_message_sender_id(&message);
 	if (cm_message_service_of(&message, &target->service_id, &data)) {
 		target->kind = CM_TARGET_SERVICE;
 		target->has_address = cm_message_ip(&message, &addresses);

@@ -160,6 +160,7 @@ struct cm_target {
 	bool has_address;	/* the IP CM header says so: */
 	uint8_t address[16];	/* v4-mapped */
 	uint32_t comm_id;
+	uint32_t sender_id;	/* 0: it names none */
 };
 /* @mad: of class CM or not. Returns target->kind. */
 enum cm_target_kind cm_message_target(const uint8_t mad[MAD_BYTES], struct cm_target *target);

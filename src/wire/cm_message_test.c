@@ -332,6 +332,7 @@ static void answers_are_for_who_chose_the_communication_id(void **unused)
 		cm_message_write(&message, mad);
 		assert_int_equal(cm_message_target(mad, &target), CM_TARGET_ID);
 		assert_int_equal(target.comm_id, 22);
+		assert_int_equal(target.sender_id, kind == CM_MESSAGE_SIDR_REP ? 0 : 11);
 		assert_int_equal(cm_message_sender_id(&message),
 				 kind == CM_MESSAGE_SIDR_REP ? 0 : 11);
 	}

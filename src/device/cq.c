@@ -171,13 +171,13 @@ static uint32_t count_poll(_Atomic uint32_t *counter)
 }
 
 /* A poll does not fail: errno stays what it was, whatever the system calls of progress say. */
-static APART void cq_make_progress(struct cq *cq)
+static void cq_make_progress(struct cq_poll *poll)
 {
-	struct hca_context *context = cq->owner;
+	struct hca_context *context = poll->cq->owner;
 	int before = errno;
 	unsigned packets;
 
-	engine_progress(&context->hca->engine, cq, &packets);
+	engine_progress(&context->hca->engine, poll, &packets);
 	errno = before;
 }
 
@@ -192,8 +192,9 @@ static bool cq_yield_is_due(struct cq *cq)
  * The caller looks at the CQ again. A core that somebody took comes back after a time slice, and what arrived in
  * it is to be found by this poll: who hears of the connection's end behind an empty one may throw the QP away.
  */
-static void cq_offer_core(struct cq *cq)
+static APART void cq_offer_core(struct cq_poll *poll)
 {
+	struct cq *cq = poll->cq;
 	uint32_t every = atomic_load_explicit(&cq->yield_every, memory_order_relaxed);
 	uint32_t empty = atomic_load_explicit(&cq->empty_polls, memory_order_relaxed);
 	uint64_t taken_ns;
@@ -207,7 +208,7 @@ static void cq_offer_core(struct cq *cq)
 	atomic_store_explicit(&cq->yield_every, policy_yielded(every, taken_ns), memory_order_relaxed);
 	errno = before;
 	if (policy_core_was_taken(taken_ns) && cq_is_empty(cq))
-		cq_make_progress(cq);
+		cq_make_progress(poll);
 }
 
 /*
@@ -226,32 +227,44 @@ static bool can_skip(const struct cq *cq)
 	       !atomic_load_explicit(&hca->engine.run_queue.count, memory_order_relaxed);
 }
 
-static bool before_poll(struct cq *cq)
+/* Is there something to take at once? Every now and then progress has a turn even so. */
+static bool is_ready(struct cq *cq)
 {
-	if (((struct hca_context *)cq->owner)->abandoned)
-		return false;
-	if (cq_is_empty(cq)) {
-		if (!can_skip(cq))
-			cq_make_progress(cq);
-	} else if (policy_progress_is_due(count_poll(&cq->full_polls))) {
-		cq_make_progress(cq);
-	}
-	return true;
+	return !cq_is_empty(cq) && !policy_progress_is_due(count_poll(&cq->full_polls));
+}
+
+/* Behind what has come while progress was made. */
+static int take_rest(struct cq_poll *poll)
+{
+	return poll->got + cq_take(poll->cq, poll->count - poll->got, poll->wc + poll->got);
 }
 
 static APART int poll_behind_yield(struct cq *cq, int count, struct ibv_wc *wc)
 {
-	cq_offer_core(cq);
-	return cq_take(cq, count, wc);
+	struct cq_poll poll = { cq, wc, count, 0 };
+
+	cq_offer_core(&poll);
+	return take_rest(&poll);
+}
+
+static FLAT APART int poll_with_progress(struct cq *cq, int count, struct ibv_wc *wc)
+{
+	struct cq_poll poll = { cq, wc, count, 0 };
+
+	cq_make_progress(&poll);
+	return take_rest(&poll);
 }
 
 FLAT int hca_poll_cq(struct cq *cq, int count, struct ibv_wc *wc)
 {
-	int got;
+	int got = 0;
 
-	if (!before_poll(cq))
+	if (((struct hca_context *)cq->owner)->abandoned)
 		return -1;
-	got = cq_take(cq, count, wc);
+	if (is_ready(cq))
+		got = cq_take(cq, count, wc);
+	else if (!cq_is_empty(cq) || !can_skip(cq))
+		got = poll_with_progress(cq, count, wc);
 	if (!got && cq_yield_is_due(cq))
 		got = poll_behind_yield(cq, count, wc);
 	if (got)
@@ -261,13 +274,16 @@ FLAT int hca_poll_cq(struct cq *cq, int count, struct ibv_wc *wc)
 
 int hca_poll_cq_one(struct cq *cq, struct completion *completion)
 {
+	struct cq_poll poll = { cq, NULL, 0, 0 };
 	int got;
 
-	if (!before_poll(cq))
+	if (((struct hca_context *)cq->owner)->abandoned)
 		return 0;
+	if (!is_ready(cq) && (!cq_is_empty(cq) || !can_skip(cq)))
+		cq_make_progress(&poll);
 	got = cq_take_one(cq, completion);
 	if (!got && cq_yield_is_due(cq)) {
-		cq_offer_core(cq);
+		cq_offer_core(&poll);
 		got = cq_take_one(cq, completion);
 	}
 	if (got)

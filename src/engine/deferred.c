@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Event queues that are raised after the locks have been dropped, and fds of events that are withdrawn. */
+#include "base/inline.h"
 #include "engine/engine.h"
 #include "engine/wake.h"
 
@@ -71,7 +72,7 @@ struct deferred {
 };
 
 /* More than there is room for here are taken when the first have been raised. */
-void progress_unlock(struct engine *engine)
+static APART void unlock_raising(struct engine *engine) RELEASES(engine->progress)
 {
 	struct deferred deferred[ENGINE_DEFERRED_MAX];
 	unsigned count;
@@ -97,5 +98,13 @@ void progress_unlock(struct engine *engine)
 			break;
 		lock_acquire(&engine->progress);
 	}
+}
+
+void progress_unlock(struct engine *engine)
+{
+	if (engine->deferred.first)
+		unlock_raising(engine);
+	else
+		lock_release(&engine->progress);
 	engine_after_unlock(engine);
 }

@@ -256,10 +256,10 @@ void engine_abandon(struct engine *engine);
 /* ---- progress.c ---- */
 
 /*
- * Receive, expire timers and transmit. False: another thread makes progress. @polled: the CQ that
- * the calling application thread polls; NULL: the worker. *packets: how many were received.
+ * Receive, expire timers and transmit. False: another thread makes progress. @poll: that of the
+ * calling application thread; NULL: the worker. *packets: how many were received.
  */
-bool engine_progress(struct engine *engine, const struct cq *polled, unsigned *packets);
+bool engine_progress(struct engine *engine, struct cq_poll *poll, unsigned *packets);
 /*
  * Before a QP or a region ends: messages that lie in rings are taken, and the thread that is taking one has
  * finished it. While this process was stopped they may have been completed to their sender (local/move/commit.c).

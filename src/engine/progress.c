@@ -3,6 +3,7 @@
  * Progress: one thread at a time (engine->progress) receives and expires timers, and serves the run
  * queue afterwards: a thread that polls a CQ, or the worker while none polls.
  */
+#include "base/inline.h"
 #include "engine/internal.h"
 #include "platform/clock.h"
 #include "platform/thread_cpu.h"
@@ -16,9 +17,9 @@
  * counts twice against it, and now and then it is tried again. Only where the worker stands by and looks
  * whether a thread still polls, since the ACK would be left behind otherwise.
  */
-static bool expects_reply(struct engine *engine, const struct cq *polled) REQUIRES(engine->progress)
+static bool expects_reply(struct engine *engine, const struct cq_poll *poll) REQUIRES(engine->progress)
 {
-	if (!polled || cq_is_empty(polled))
+	if (!poll || (!poll->got && cq_is_empty(poll->cq)))
 		return false;
 	return policy_awaits_reply(atomic_load_explicit(&engine->worker.state, memory_order_relaxed),
 				   atomic_load_explicit(&engine->reply.score, memory_order_relaxed),
@@ -34,7 +35,7 @@ void progress_replied(struct engine *engine)
 }
 
 /* *hold: packets to transmit wait for a reply of the application. */
-static unsigned one_round(struct engine *engine, const struct cq *polled, uint64_t now_ns, bool *hold)
+static unsigned one_round(struct engine *engine, const struct cq_poll *poll, uint64_t now_ns, bool *hold)
 	REQUIRES(engine->progress)
 {
 	unsigned packets;
@@ -50,7 +51,7 @@ static unsigned one_round(struct engine *engine, const struct cq *polled, uint64
 	packets = rx_poll(engine, now_ns);
 	if (policy_timers_are_due(engine->rx.rounds, packets))
 		timers_expire(engine, now_ns);
-	*hold = expects_reply(engine, polled);
+	*hold = expects_reply(engine, poll);
 	if (*hold)
 		atomic_store_explicit(&engine->reply.awaited, true, memory_order_relaxed);
 	return packets;
@@ -63,7 +64,7 @@ void progress_note(struct engine *engine, uint64_t now_ns)
 }
 
 /* Records that an application thread polls, so that the worker can stand by. */
-static void note_polling(struct engine *engine)
+static APART void note_polling(struct engine *engine)
 {
 	uint64_t now_ns = clock_now_ns();
 
@@ -87,56 +88,65 @@ static bool may_be_brief(struct engine *engine, unsigned messages) REQUIRES(engi
 	return false;
 }
 
-static void progress_for(struct engine *engine, const struct cq *polled, unsigned *packets, bool *hold)
+/* All that is not brief. */
+static APART void progress_whole(struct engine *engine, const struct cq_poll *poll, unsigned *packets, bool *hold)
 	REQUIRES(engine->progress)
 {
-	uint64_t now_ns;
+	uint64_t now_ns = clock_now_ns();
 
-	*packets = local_receive(&engine->local);
-	*hold = polled && may_be_brief(engine, *packets);
-	if (*hold)
-		return;
 	engine->local.received_bytes = 0;
-	now_ns = clock_now_ns();
-	*packets += one_round(engine, polled, now_ns, hold);
+	*packets += one_round(engine, poll, now_ns, hold);
 	if (policy_clock_is_old(*packets))
 		now_ns = clock_now_ns();
-	if (polled)
+	if (poll)
 		progress_note(engine, now_ns);
+}
+
+static void progress_for(struct engine *engine, struct cq_poll *poll, unsigned *packets, bool *hold)
+	REQUIRES(engine->progress)
+{
+	*packets = local_receive(&engine->local, poll);
+	*hold = poll && may_be_brief(engine, *packets);
+	if (!*hold)
+		progress_whole(engine, poll, packets, hold);
+}
+
+static APART void send_what_is_due(struct engine *engine)
+{
+	/* Who found the lock held left its work to us: it saw us hold it, or we see the work. */
+	atomic_thread_fence(memory_order_seq_cst);
+	tx_serve_run_queue(engine);
 }
 
 /* The part of a round without the lock. */
 static void progress_after(struct engine *engine, bool hold, unsigned *packets)
 {
-	if (!hold) {
-		/* Who found the lock held left its work to us: it saw us hold it, or we see the work. */
-		atomic_thread_fence(memory_order_seq_cst);
-		tx_serve_run_queue(engine);
-	}
+	if (!hold)
+		send_what_is_due(engine);
 	if (local_fetch(&engine->local))
 		(*packets)++;
 }
 
-bool engine_progress(struct engine *engine, const struct cq *polled, unsigned *packets)
+bool engine_progress(struct engine *engine, struct cq_poll *poll, unsigned *packets)
 {
 	bool hold;
 
 	*packets = 0;
 	if (!lock_try(&engine->progress)) {
-		if (polled)
+		if (poll)
 			note_polling(engine);
 		return false;
 	}
-	if (polled) {
+	if (poll) {
 		uint32_t calls = atomic_load_explicit(&engine->app.calls, memory_order_relaxed);
 
 		atomic_store_explicit(&engine->app.calls, calls + 1, memory_order_relaxed);
 		atomic_store_explicit(&engine->app.inside, true, memory_order_relaxed);
 	}
-	progress_for(engine, polled, packets, &hold);
+	progress_for(engine, poll, packets, &hold);
 	progress_unlock(engine);
 	progress_after(engine, hold, packets);
-	if (polled)
+	if (poll)
 		atomic_store_explicit(&engine->app.inside, false, memory_order_relaxed);
 	return true;
 }

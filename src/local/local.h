@@ -221,14 +221,19 @@ bool local_await_all(struct local *local);
 
 /*
  * Execute a bounded number of messages sent to us, and take the answers to ours. Returns how many
- * messages were executed. Cheap when there is nothing. With the progress lock, and no other.
+ * messages were executed. Cheap when there is nothing. With the progress lock, and no other. @poll: of the thread
+ * that polls; NULL: none does.
  */
-unsigned local_receive(struct local *local);
+unsigned local_receive(struct local *local, struct cq_poll *poll);
 /*
  * Fetch some of the data of large messages that local_receive() has found. No lock is held. Returns
  * whether anything was done.
  */
-bool local_fetch(struct local *local);
+bool local_fetch_due(struct local *local);
+static inline bool local_fetch(struct local *local)
+{
+	return atomic_load_explicit(&local->fetches_due, memory_order_relaxed) && local_fetch_due(local);
+}
 /* Have cells, answers or data to fetch arrived? A hint without locks. */
 bool local_pending(const struct local *local);
 

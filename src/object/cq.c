@@ -177,13 +177,26 @@ bool cq_row_begin(struct cq *cq)
 	return false;
 }
 
-struct completion *cq_row_next(struct cq *cq)
+struct ibv_wc *cq_row_next(struct cq *cq, const struct cq_poll *poll)
 {
-	return cq_has_room(cq) ? &cq->ring[cq_head_of(cq) & cq->mask] : NULL;
+	if (poll && poll->got < poll->count && cq_is_empty(cq) && !cq->overflowed)
+		return &poll->wc[poll->got];
+	return cq_has_room(cq) ? &cq->ring[cq_head_of(cq) & cq->mask].wc : NULL;
 }
 
-void cq_row_push(struct cq *cq, bool solicited)
+void cq_row_push(struct cq *cq, struct cq_poll *poll, struct ibv_wc *wc, const struct wqe_slot *slot,
+		 bool solicited)
 {
+	struct completion *completion;
+
+	if (poll && wc == &poll->wc[poll->got]) {
+		poll->got++;
+		wqe_slot_free(slot);
+		return;
+	}
+	completion = (struct completion *)wc;	/* its first member */
+	completion->timestamp_ns = completion->tag = 0;
+	completion->slot = *slot;
 	set_head(cq, cq_head_of(cq) + 1);
 	if (solicited)
 		cq->solicited_end = cq_head_of(cq);

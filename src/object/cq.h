@@ -97,6 +97,16 @@ struct cq {
 	_Atomic bool empty_explained;
 };
 
+/*
+ * A poll under way, of a CQ that was empty. A completion that comes meanwhile is written where the application
+ * reads it, if the CQ is empty still.
+ */
+struct cq_poll {
+	struct cq *cq;
+	struct ibv_wc *wc;		/* [count], of which got are written */
+	int count, got;
+};
+
 static inline struct cq *to_cq(struct ibv_cq *ibv)
 {
 	return (struct cq *)ibv;
@@ -148,12 +158,14 @@ void cq_push_end(struct cq *cq, struct completion *completion, bool solicited, s
 	RELEASES(cq->lock);
 /*
  * Completions of receives in a row: no event is due and none would be, since nobody waits for one.
- * True: the CQ is locked, until cq_row_end(). cq_row_next(): the place for one more, NULL: there is
- * none. cq_row_push() publishes it.
+ * True: the CQ is locked, until cq_row_end(). cq_row_next(): the place for one more, where @poll (NULL: none,
+ * else one of this CQ) has room and nothing precedes it, or in the ring; NULL: there is none.
+ * cq_row_push() publishes what was written there; @slot is its request's.
  */
 bool cq_row_begin(struct cq *cq) TRY_ACQUIRES(true, cq->lock);
-struct completion *cq_row_next(struct cq *cq) REQUIRES(cq->lock);
-void cq_row_push(struct cq *cq, bool solicited) REQUIRES(cq->lock);
+struct ibv_wc *cq_row_next(struct cq *cq, const struct cq_poll *poll) REQUIRES(cq->lock);
+void cq_row_push(struct cq *cq, struct cq_poll *poll, struct ibv_wc *wc, const struct wqe_slot *slot,
+		 bool solicited) REQUIRES(cq->lock);
 void cq_row_end(struct cq *cq) RELEASES(cq->lock);
 /* Take up to @count completions, and free the slots of their requests; returns how many. */
 int cq_take(struct cq *cq, int count, struct ibv_wc *wc);

@@ -165,10 +165,10 @@ static inline void transport_row_open(struct qp *qp) REQUIRES(qp->lock)
 }
 
 /* Where that was so, and nothing has closed it: as transport_row_begin(). */
-static inline bool transport_row_continue(struct message_row *row, struct qp *qp)
+static inline bool transport_row_continue(struct message_row *row, struct qp *qp, struct cq_poll *poll)
 	REQUIRES(qp->lock) TRY_ACQUIRES(true, qp->recv_cq->lock)
 {
-	return qp->responder.shortcut && transport_row_begin(row, qp);
+	return qp->responder.shortcut && transport_row_begin(row, qp, poll);
 }
 
 #endif

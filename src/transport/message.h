@@ -174,6 +174,7 @@ struct message_row {
 	struct qp *qp;			/* of an open row; its CQ is locked, too */
 	struct mr_access access;	/* to the region that the last receive named, ... */
 	uint32_t lkey;			/* ... by this key; 0: to none */
+	struct cq_poll *poll;		/* by who receives it, of the QP's CQ; NULL: none */
 };
 
 /*
@@ -182,8 +183,8 @@ struct message_row {
  * state or of the pairing, and transport_message_receive().
  */
 bool transport_always_receives(const struct qp *qp) REQUIRES(qp->lock);
-/* Where that was so, and still is. False: its completions need an event, or another look. */
-bool transport_row_begin(struct message_row *row, struct qp *qp)
+/* Where that was so, and still is, for who polls (NULL: nobody). False: its completions need an event, or another look. */
+bool transport_row_begin(struct message_row *row, struct qp *qp, struct cq_poll *poll)
 	REQUIRES(qp->lock) TRY_ACQUIRES(true, qp->recv_cq->lock);
 /* Receive a message, of @bytes at @data. False: nothing was done. */
 bool transport_row_receive(struct message_row *row, const uint32_t head[MESSAGE_WORDS],

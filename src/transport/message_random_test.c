@@ -333,7 +333,7 @@ static bool receive_in_row(struct world *world, const struct carried *message) U
 	struct message_row row;
 	bool done;
 
-	if (!qp->responder.shortcut || !transport_row_begin(&row, qp))
+	if (!qp->responder.shortcut || !transport_row_begin(&row, qp, NULL))
 		return false;
 	done = transport_row_receive(&row, message->head, message->data, message->bytes);
 	transport_row_end(&row);

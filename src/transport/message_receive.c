@@ -261,11 +261,12 @@ bool transport_always_receives(const struct qp *qp)
 	       qp->pairing.ours;
 }
 
-bool transport_row_begin(struct message_row *row, struct qp *qp)
+bool transport_row_begin(struct message_row *row, struct qp *qp, struct cq_poll *poll)
 {
 	if (qp->counted || !cq_row_begin(qp->recv_cq))
 		return false;
 	row->qp = qp;
+	row->poll = poll && poll->cq == qp->recv_cq ? poll : NULL;
 	row->lkey = 0;
 	return true;
 }
@@ -282,19 +283,18 @@ static bool row_receive(struct message_row *row, struct recv_queue *queue, const
 	REQUIRES(row->qp->lock, row->qp->recv_cq->lock, queue->lock)
 {
 	const struct recv_wqe *recv = recv_queue_next(queue);
-	struct completion *completion = cq_row_next(row->qp->recv_cq);
+	struct ibv_wc *wc = cq_row_next(row->qp->recv_cq, row->poll);
 	struct qp *qp = row->qp;
+	struct wqe_slot slot;
 
 	lock_alias(&qp->lock);
-	if (!recv || !completion || !execute_send_in_row(row, recv, data, bytes))
+	if (!recv || !wc || !execute_send_in_row(row, recv, data, bytes))
 		return false;
-	*completion = (struct completion){
-		.wc = { .wr_id = recv->wr_id, .status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
-			.byte_len = bytes, .qp_num = qp->number, .src_qp = qp->attr.dest_qp_num },
-		.slot = { &queue->slots, recv_queue_next_number(queue), qp->srq },
-	};
+	slot = (struct wqe_slot){ &queue->slots, recv_queue_next_number(queue), qp->srq };
+	*wc = (struct ibv_wc){ .wr_id = recv->wr_id, .status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
+			       .byte_len = bytes, .qp_num = qp->number, .src_qp = qp->attr.dest_qp_num };
 	recv_queue_remove_next(queue);
-	cq_row_push(row->qp->recv_cq, solicited);
+	cq_row_push(row->qp->recv_cq, row->poll, wc, &slot, solicited);
 	qp->responder.message_sequence = psn_add(qp->responder.message_sequence, 1);
 	return true;
 }

@@ -2,8 +2,8 @@
 /*
  * SENDs in a row (message.h), against the rules that they leave out: two stations have received one
  * message, the same changes behind it at both, and the next message is received by
- * transport_message_receive() at the one, in a row at the other. Completions, memory, queues and
- * state are the same, whatever has changed.
+ * transport_message_receive() at the one, in a row at the other, for nobody or for one who polls. Completions,
+ * memory, queues and state are the same, whatever has changed.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -20,6 +20,8 @@ struct scene {
 	struct comp_channel channel;
 	bool in_row;
 	unsigned rows;			/* messages that were received in one */
+	struct cq_poll poll;		/* of how many completions; 0: there is none */
+	struct ibv_wc polled[8];
 };
 
 struct change {
@@ -270,7 +272,8 @@ static enum message_fate scene_receive(struct scene *scene) UNCHECKED_LOCKS
 	bool done;
 
 	effects_init(&s->effects);
-	if (scene->in_row && s->qp.responder.shortcut && transport_row_begin(&row, &s->qp)) {
+	if (scene->in_row && s->qp.responder.shortcut &&
+	    transport_row_begin(&row, &s->qp, scene->poll.count ? &scene->poll : NULL)) {
 		assert_true(transport_always_receives(&s->qp));
 		done = transport_row_receive(&row, carried->head, carried->data, carried->bytes);
 		transport_row_end(&row);
@@ -287,12 +290,22 @@ static enum message_fate scene_receive(struct scene *scene) UNCHECKED_LOCKS
 	return fate;
 }
 
+/* Those that were polled precede those of the ring. */
+static bool take_next(struct scene *scene, int *taken, struct completion *completion)
+{
+	if (*taken == scene->poll.got)
+		return cq_take_one(&scene->s->recv_cq, completion);
+	completion->wc = scene->polled[(*taken)++];
+	return true;
+}
+
 static void expect_the_same(struct scene *one, struct scene *other) UNCHECKED_LOCKS
 {
 	struct completion of_one, of_other;
 	struct station *a = one->s, *b = other->s;
 	struct recv_queue *qa = a->qp.srq ? &one->srq.queue : &a->qp.rq;
 	struct recv_queue *qb = b->qp.srq ? &other->srq.queue : &b->qp.rq;
+	int taken = 0;
 
 	assert_int_equal(a->qp.state, b->qp.state);
 	assert_int_equal(a->qp.responder.message_sequence, b->qp.responder.message_sequence);
@@ -300,22 +313,30 @@ static void expect_the_same(struct scene *one, struct scene *other) UNCHECKED_LO
 	assert_int_equal(recv_queue_count(qa), recv_queue_count(qb));
 	assert_int_equal(a->effects.count, b->effects.count);
 	assert_int_equal(a->recv_cq.armed, b->recv_cq.armed);
-	assert_int_equal(a->recv_cq.solicited_end, b->recv_cq.solicited_end);
+	if (!other->poll.count)
+		assert_int_equal(a->recv_cq.solicited_end, b->recv_cq.solicited_end);
 	assert_int_equal(list_empty(&one->srq.limit_event.node), list_empty(&other->srq.limit_event.node));
 	assert_memory_equal(a->memory, b->memory, MEMORY_BYTES);
 	while (cq_take_one(&a->recv_cq, &of_one)) {
-		assert_int_equal(cq_take_one(&b->recv_cq, &of_other), 1);
+		bool polled = taken < other->poll.got;
+
+		assert_true(take_next(other, &taken, &of_other));
 		assert_memory_equal(&of_one.wc, &of_other.wc, sizeof(of_one.wc));
+		assert_ptr_equal(of_one.slot.of, of_one.slot.of ? &qa->slots : NULL);
+		if (polled)
+			continue;
 		assert_int_equal(of_one.slot.number, of_other.slot.number);
 		assert_int_equal(of_one.slot.shared, of_other.slot.shared);
-		assert_ptr_equal(of_one.slot.of, of_one.slot.of ? &qa->slots : NULL);
 		assert_ptr_equal(of_other.slot.of, of_other.slot.of ? &qb->slots : NULL);
 		assert_int_equal(qa->slots.freed, qb->slots.freed);
 	}
-	assert_int_equal(cq_take_one(&b->recv_cq, &of_other), 0);
+	assert_false(take_next(other, &taken, &of_other));
+	assert_int_equal(qa->slots.freed, qb->slots.freed);
+	other->poll.got = 0;
 }
 
-static void compare(const struct change *change, bool with_srq) UNCHECKED_LOCKS
+/* @polled: completions that have room where the application polls for them. */
+static void compare(const struct change *change, bool with_srq, int polled) UNCHECKED_LOCKS
 {
 	struct scene *scene = calloc(2, sizeof(*scene));
 	bool in_row = change->then == IN_ROW || (change->then == UNLESS_SHARED && !with_srq);
@@ -325,6 +346,8 @@ static void compare(const struct change *change, bool with_srq) UNCHECKED_LOCKS
 	assert_non_null(scene);
 	for (i = 0; i < 2; i++) {
 		scene_begin(&scene[i], with_srq, i);
+		if (i)
+			scene[i].poll = (struct cq_poll){ &scene[i].s->recv_cq, scene[i].polled, polled, 0 };
 		for (n = 0; n < 2; n++) {
 			scene_next(&scene[i], 43);
 			assert_int_equal(scene_receive(&scene[i]), MESSAGE_EXECUTED);
@@ -346,6 +369,7 @@ static void compare(const struct change *change, bool with_srq) UNCHECKED_LOCKS
 				      scene[1].rows);
 		assert_int_equal(fate[0], fate[1]);
 		assert_true(n || in_row == (scene[1].rows == 1));
+		assert_true(n || scene[1].poll.got == (polled && in_row));
 		expect_the_same(&scene[0], &scene[1]);
 		for (i = 0; i < 2; i++)
 			scene_next(&scene[i], 43);
@@ -355,20 +379,74 @@ static void compare(const struct change *change, bool with_srq) UNCHECKED_LOCKS
 	free(scene);
 }
 
-static void what_has_changed_counts_for_a_message_in_a_row(void **state)
+static void compare_all(bool with_srq, int polled)
 {
 	unsigned i;
 
 	for (i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
-		compare(&changes[i], false);
+		compare(&changes[i], with_srq, polled);
+}
+
+static void what_has_changed_counts_for_a_message_in_a_row(void **state)
+{
+	compare_all(false, 0);
 }
 
 static void so_it_does_where_receives_are_shared(void **state)
 {
+	compare_all(true, 0);
+}
+
+static void so_it_does_for_one_who_polls(void **state)
+{
+	compare_all(false, 1);
+	compare_all(true, 4);
+}
+
+/* As many as are asked for, while nothing waits in the ring. */
+static void who_polls_an_empty_cq_has_completions_at_once(void **state) UNCHECKED_LOCKS
+{
+	struct station *s = station_inside();
+	uint32_t head[MESSAGE_WORDS] = { OUR_GRANT, PEER_QPN, 0, 0, 8 };
+	struct ibv_wc wc[5], other = { .wr_id = 1000 };
+	struct cq_poll poll = { &s->recv_cq, wc, 2, 0 }, elsewhere = { &s->send_cq, wc, 2, 0 };
+	struct message_row row;
 	unsigned i;
 
-	for (i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
-		compare(&changes[i], true);
+	for (i = 0; i < 6; i++)
+		post_recv(s, i, 64);
+	assert_true(transport_row_begin(&row, &s->qp, &elsewhere));
+	assert_null(row.poll);
+	transport_row_end(&row);
+	assert_true(transport_row_begin(&row, &s->qp, &poll));
+	for (; head[2] < 3; head[2]++)
+		assert_true(transport_row_receive(&row, head, some_bytes, 8));
+	transport_row_end(&row);
+	assert_int_equal(poll.got, 2);
+	assert_int_equal(s->qp.rq.slots.freed, 2);
+	assert_int_equal(wc[0].wr_id, 0);
+	assert_int_equal(wc[1].wr_id, 1);
+	/* Behind the one in the ring none may be given at once. */
+	poll.count = 4;
+	assert_true(transport_row_begin(&row, &s->qp, &poll));
+	assert_true(transport_row_receive(&row, head, some_bytes, 8));
+	transport_row_end(&row);
+	assert_int_equal(poll.got, 2);
+	assert_int_equal(cq_take(&s->recv_cq, 5, wc), 2);
+	assert_int_equal(wc[0].wr_id, 2);
+	assert_int_equal(wc[1].wr_id, 3);
+	assert_int_equal(s->qp.rq.slots.freed, 4);
+	/* Of a CQ in error none is. */
+	while (cq_push(&s->recv_cq, &other, false, 0, &s->effects))
+		;
+	while (cq_take(&s->recv_cq, 5, wc))
+		;
+	head[2]++;
+	assert_true(transport_row_begin(&row, &s->qp, &poll));
+	assert_false(transport_row_receive(&row, head, some_bytes, 8));
+	transport_row_end(&row);
+	assert_int_equal(poll.got, 2);
+	station_free(s);
 }
 
 /* Within a row the region stays held, and the next receive may name another one. */
@@ -388,7 +466,7 @@ static void a_row_holds_the_region_that_was_last_named(void **state) UNCHECKED_L
 	post_recv(s, 1, 64);
 	post_recv(s, 2, 64);
 	assert_int_equal(qp_post_recv(&s->qp, &wr, &bad), 0);
-	assert_true(transport_row_begin(&row, &s->qp));
+	assert_true(transport_row_begin(&row, &s->qp, NULL));
 	for (; head[2] < 3; head[2]++)
 		assert_true(transport_row_receive(&row, head, some_bytes + head[2], 8));
 	assert_int_equal(row.lkey, other.ibv.lkey);
@@ -439,7 +517,7 @@ static void receives_are_posted_while_a_row_takes_them(void **state) UNCHECKED_L
 
 	assert_int_equal(pthread_create(&thread, NULL, post_and_poll, s), 0);
 	while (head[2] < RACE_MESSAGES) {
-		assert_true(transport_row_begin(&row, &s->qp));
+		assert_true(transport_row_begin(&row, &s->qp, NULL));
 		for (n = taken = 0; n < 16 && head[2] < RACE_MESSAGES; n++) {
 			number[0] = head[2];
 			if (!transport_row_receive(&row, head, (const uint8_t *)number, sizeof(number)))
@@ -461,6 +539,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(what_has_changed_counts_for_a_message_in_a_row),
 		TEST(so_it_does_where_receives_are_shared),
+		TEST(so_it_does_for_one_who_polls),
+		TEST(who_polls_an_empty_cq_has_completions_at_once),
 		TEST(a_row_holds_the_region_that_was_last_named),
 		TEST(receives_are_posted_while_a_row_takes_them),
 	};

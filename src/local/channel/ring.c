@@ -3,6 +3,7 @@
  * Datagrams through shared memory, and the channels (layout: ring.h; order of reads and writes:
  * ring_internal.h).
  */
+#include "base/inline.h"
 #include "local/channel/ring_internal.h"
 
 #include <assert.h>
@@ -220,7 +221,7 @@ bool ring_bells_are_due(const struct link *link)
 	return atomic_load_explicit(&ring_of(link)->bells_due, memory_order_relaxed);
 }
 
-void ring_wake_peers(struct link *link)
+APART void ring_wake_peers(struct link *link)
 {
 	struct ring_link *rings = ring_of(link);
 	uint64_t bells;
@@ -418,6 +419,11 @@ bool ring_pending(const struct link *link)
 bool ring_has_channels(const struct link *link)
 {
 	return atomic_load_explicit(&ring_of(link)->open, memory_order_relaxed) > 0;
+}
+
+bool ring_has_one_channel(const struct link *link)
+{
+	return atomic_load_explicit(&ring_of(link)->open, memory_order_relaxed) == 1;
 }
 
 /* Each sleep has a number, so the peer rings once per sleep. */

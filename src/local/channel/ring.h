@@ -125,6 +125,8 @@ struct ring_message {
  * each with ring_finish(), which answers it.
  */
 bool ring_peek(struct link *link, struct ring_message *message);
+/* The same behind @message, the last one, which is finished. Of a single channel that is one look at its next cell. */
+bool ring_peek_next(struct link *link, struct ring_message *message);
 void ring_finish(struct link *link, const struct ring_message *message, bool refused);
 /*
  * The same, with an answer that the sender sees after some more, if not refused: at the latest behind
@@ -191,6 +193,7 @@ unsigned ring_channels(const struct link *link);
 bool ring_await_answers(struct link *link, unsigned channel);
 
 bool ring_has_channels(const struct link *link);
+bool ring_has_one_channel(const struct link *link);
 /* Is there anything to receive? A hint without locks; one cache line per channel. */
 bool ring_pending(const struct link *link);
 /*

@@ -223,6 +223,7 @@ struct ring_link {
 	_Atomic unsigned open;		/* channels that are open: a hint */
 	unsigned next;			/* channel to begin with: each has its turn ... */
 	unsigned row;			/* ... and has received this many messages in it */
+	struct channel *latest;		/* of the last message; NULL: none yet */
 	unsigned given[CHANNELS_MAX], given_count;	/* channels with datagrams given out */
 	/*
 	 * Stored (release) by ring_add() behind the channel, loaded (acquire) by channel_at().

@@ -9,6 +9,7 @@
  * The consumption of a message is its answer; a bit for its cell, written before, says whether it
  * was refused. The producer reads both, in the order of cells, before it reuses the cell.
  */
+#include "base/inline.h"
 #include "local/channel/ring_internal.h"
 #include "tracepoint/drop.h"
 
@@ -233,7 +234,7 @@ bool ring_peek(struct link *link, struct ring_message *message)
 			if (rings->given_count)
 				ring_release_given(rings);
 			rings->row++;
-			message->from = channel;
+			message->from = rings->latest = channel;
 			if (read_message(channel, message, rings->row > 2)) {
 				rings->next = message->channel;
 				return true;
@@ -245,6 +246,24 @@ bool ring_peek(struct link *link, struct ring_message *message)
 		rings->row = 0;
 	}
 	return false;
+}
+
+bool ring_peek_next(struct link *link, struct ring_message *message)
+{
+	struct ring_link *rings = ring_of(link);
+	struct channel *channel = message->from;
+
+	if (!ring_has_one_channel(link) || !message_is_open(message))
+		return ring_peek(link, message);
+	if (!cell_is_ready(&channel->consumer)) {
+		rings->row = 0;
+		return false;
+	}
+	if (rings->row >= ROW || rings->given_count || !cell_is_message(next_cell(&channel->consumer)))
+		return ring_peek(link, message);
+	rings->row++;
+	message->channel = channel->number;
+	return read_message(channel, message, rings->row > 2) || ring_peek(link, message);
 }
 
 static void set_refused(struct consumer *consumer, uint32_t number, bool refused)
@@ -298,9 +317,14 @@ void ring_finish(struct link *link, const struct ring_message *message, bool ref
 }
 
 /* A sender whose message was refused has to act even if no thread of it awaits the answer. */
-void ring_notify_answers(struct link *link)
+static void answer_signalled(struct ring_link *rings, struct channel *channel)
 {
-	struct ring_link *rings = ring_of(link);
+	channel_note_bell(rings, channel, channel->consumer.refused ? ASLEEP : ASLEEP_FOR_ANSWERS);
+	channel->consumer.answers_to_signal = channel->consumer.refused = false;
+}
+
+static APART void notify_all_answers(struct ring_link *rings)
+{
 	unsigned count = atomic_load_explicit(&rings->count, memory_order_acquire), i;
 
 	for (i = 0; i < count; i++) {
@@ -313,11 +337,22 @@ void ring_notify_answers(struct link *link)
 	for (i = 0; i < count; i++) {
 		struct channel *channel = channel_at(rings, i);
 
-		if (!channel || !channel->consumer.answers_to_signal)
-			continue;
-		channel_note_bell(rings, channel,
-				  channel->consumer.refused ? ASLEEP : ASLEEP_FOR_ANSWERS);
-		channel->consumer.answers_to_signal = channel->consumer.refused = false;
+		if (channel && channel->consumer.answers_to_signal)
+			answer_signalled(rings, channel);
+	}
+}
+
+void ring_notify_answers(struct link *link)
+{
+	struct channel *channel = ring_of(link)->latest;
+
+	if (!ring_has_one_channel(link) || !channel ||
+	    !atomic_load_explicit(&channel->open, memory_order_acquire)) {
+		notify_all_answers(ring_of(link));
+	} else if (channel->consumer.answers_to_signal) {
+		ring_answer(&channel->consumer);
+		atomic_thread_fence(memory_order_seq_cst);	/* F5 */
+		answer_signalled(ring_of(link), channel);
 	}
 }
 

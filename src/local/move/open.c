@@ -64,7 +64,7 @@ void local_add_slot(struct local *local, const struct slot *slot)
 
 static void move_receive(struct local *local)
 {
-	local_receive(local);
+	local_receive(local, NULL);
 }
 
 static const struct channel_ops channel_ops = { .receive = move_receive, .lost = messages_lost };

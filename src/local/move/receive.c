@@ -28,16 +28,18 @@ struct receiver {
 	struct message_row row;		/* of messages for it; row.qp NULL: none is open */
 	const struct grant_page *alive;	/* of an open row: the sender's grants ... */
 	unsigned channel, length;	/* ... whose messages, how many so far */
+	struct cq_poll *poll;		/* by the caller; NULL: by nobody */
 	struct effects effects;
 };
 
-static void receive_init(struct receiver *receiver)
+static void receive_init(struct receiver *receiver, struct cq_poll *poll)
 {
+	receiver->poll = poll;
 	receiver->qp = receiver->row.qp = NULL;
 	effects_init(&receiver->effects);
 }
 
-static APART void receiver_end_row(struct receiver *receiver)
+static FLAT APART void receiver_end_row(struct receiver *receiver)
 {
 	if (!receiver->row.qp)
 		return;
@@ -54,7 +56,8 @@ static void receiver_unlock(struct local *local, struct receiver *receiver)
 	lock_assert_held(&receiver->qp->lock);
 	lock_release(&receiver->qp->lock);
 	receiver->qp = NULL;
-	local->ops->defer(local->owner, &receiver->effects);
+	if (receiver->effects.count)
+		local->ops->defer(local->owner, &receiver->effects);
 }
 
 /* Unchecked: the lock that it returns with is that of a QP which the caller learns by it. */
@@ -135,7 +138,7 @@ static enum message_fate receive_execute(struct local *local, struct receiver *r
  * message, the peer and the QP, and whether anybody traces, counts or waits for an event, for each
  * row.
  */
-static APART bool receiver_begin_row(struct local *local, struct receiver *receiver,
+static FLAT APART bool receiver_begin_row(struct local *local, struct receiver *receiver,
 				     const struct ring_message *received)
 {
 	struct peer *peer = peer_at(local, received->channel);
@@ -153,7 +156,7 @@ static APART bool receiver_begin_row(struct local *local, struct receiver *recei
 	receiver->alive = peer->alive;
 	receiver->channel = received->channel;
 	receiver->length = 0;
-	return transport_row_continue(&receiver->row, qp);
+	return transport_row_continue(&receiver->row, qp, receiver->poll);
 }
 
 /* False: nothing was done, and no row is open. */
@@ -266,10 +269,11 @@ static FLAT unsigned take_messages(struct local *local, struct receiver *receive
 	struct ring_message received;
 	struct local_message message;
 	struct ring_answer answer;
+	bool more = ring_peek(local->channel_link, &received);
 	int64_t left = BYTES_MAX;
-	unsigned n;
+	unsigned n = 0;
 
-	for (n = 0; n < MESSAGES_MAX && left > 0 && ring_peek(local->channel_link, &received); n++) {
+	while (more) {
 		enum message_fate fate;
 
 		/*
@@ -283,14 +287,15 @@ static FLAT unsigned take_messages(struct local *local, struct receiver *receive
 		if (receive_in_row(local, receiver, &received)) {
 			ring_finish_next(&received, false);
 			left -= received.bytes;
-			continue;
+		} else {
+			fate = receive_take(local, receiver, &received, &message);
+			if (fate == MESSAGE_EXECUTED && received.head[0] && !(received.head[2] & ROW_FLAGS))
+				receiver_open_shortcut(receiver);
+			if (fate != MESSAGE_FETCH)
+				ring_finish_next(&received, fate == MESSAGE_REFUSED);
+			left -= message.length;
 		}
-		fate = receive_take(local, receiver, &received, &message);
-		if (fate == MESSAGE_EXECUTED && received.head[0] && !(received.head[2] & ROW_FLAGS))
-			receiver_open_shortcut(receiver);
-		if (fate != MESSAGE_FETCH)
-			ring_finish_next(&received, fate == MESSAGE_REFUSED);
-		left -= message.length;
+		more = ++n < MESSAGES_MAX && left > 0 && ring_peek_next(local->channel_link, &received);
 	}
 	receiver_end_row(receiver);
 	local->received_bytes += (uint64_t)(BYTES_MAX - (left > 0 ? left : 0));
@@ -313,7 +318,7 @@ static bool take_answers(struct local *local, struct receiver *receiver)
 	return any;
 }
 
-unsigned local_receive(struct local *local)
+unsigned local_receive(struct local *local, struct cq_poll *poll)
 {
 	struct receiver receiver;
 	unsigned taken;
@@ -326,9 +331,11 @@ unsigned local_receive(struct local *local)
 		agree_say_opened(local);
 		grant_make_offers(local);
 	}
-	receive_init(&receiver);
+	receive_init(&receiver, poll);
 	taken = take_messages(local, &receiver);
-	local->was_answered = take_answers(local, &receiver);
+	/* A message has brought the answers that its sender had given. */
+	if (!taken || !ring_has_one_channel(local->channel_link))
+		local->was_answered = take_answers(local, &receiver);
 	receiver_unlock(local, &receiver);
 	return taken;
 }
@@ -338,7 +345,7 @@ void messages_lost(struct local *local, unsigned channel)
 	struct ring_answer answer;
 	struct receiver receiver;
 
-	receive_init(&receiver);
+	receive_init(&receiver, NULL);
 	while (ring_take_answer_lost(local->channel_link, channel, &answer))
 		receive_take_answer(local, &receiver, channel, &answer);
 	receiver_unlock(local, &receiver);

@@ -123,7 +123,7 @@ static void progress_after(struct engine *engine, bool hold, unsigned *packets)
 {
 	if (!hold)
 		send_what_is_due(engine);
-	if (local_fetch(&engine->local))
+	if (atomic_load_explicit(&engine->local.fetches_due, memory_order_relaxed) && local_fetch(&engine->local))
 		(*packets)++;
 }
 

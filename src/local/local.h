@@ -229,11 +229,7 @@ unsigned local_receive(struct local *local, struct cq_poll *poll);
  * Fetch some of the data of large messages that local_receive() has found. No lock is held. Returns
  * whether anything was done.
  */
-bool local_fetch_due(struct local *local);
-static inline bool local_fetch(struct local *local)
-{
-	return atomic_load_explicit(&local->fetches_due, memory_order_relaxed) && local_fetch_due(local);
-}
+bool local_fetch(struct local *local);
 /* Have cells, answers or data to fetch arrived? A hint without locks. */
 bool local_pending(const struct local *local);
 

@@ -183,7 +183,10 @@ struct message_row {
  * state or of the pairing, and transport_message_receive().
  */
 bool transport_always_receives(const struct qp *qp) REQUIRES(qp->lock);
-/* Where that was so, and still is, for who polls (NULL: nobody). False: its completions need an event, or another look. */
+/*
+ * Where that was so, and still is; @poll: of who receives it, NULL: of nobody. False: its completions need
+ * an event, or another look.
+ */
 bool transport_row_begin(struct message_row *row, struct qp *qp, struct cq_poll *poll)
 	REQUIRES(qp->lock) TRY_ACQUIRES(true, qp->recv_cq->lock);
 /* Receive a message, of @bytes at @data. False: nothing was done. */

@@ -125,7 +125,7 @@ struct ring_message {
  * each with ring_finish(), which answers it.
  */
 bool ring_peek(struct link *link, struct ring_message *message);
-/* The same behind @message, the last one, which is finished. Of a single channel that is one look at its next cell. */
+/* The same behind @message, the last one, which is finished: of a single channel, one look at its next cell. */
 bool ring_peek_next(struct link *link, struct ring_message *message);
 void ring_finish(struct link *link, const struct ring_message *message, bool refused);
 /*

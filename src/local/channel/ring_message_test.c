@@ -98,7 +98,8 @@ static void messages_and_datagrams_keep_their_order(void **state)
 				continue;
 			}
 			assert_int_equal(receive(16, &got, mixed_size), 0);
-			assert_true(behind && got % 5 ? ring_peek_next(there, &message) : ring_peek(there, &message));
+			assert_true(behind && got % 5 ? ring_peek_next(there, &message) :
+							ring_peek(there, &message));
 			behind = true;
 			expect_content(&message, mixed_size(got), got);
 			answer(there, &message, got % 3 == 0);
@@ -631,6 +632,32 @@ static void each_peer_has_its_turn(void **state)
 	side_free(more[1]);
 }
 
+/* Those of all that are answered together, whichever came last. */
+static void each_peer_has_its_answers(void **state)
+{
+	enum { second_here = 7, second_there = 9 };
+	struct channel_side *more[2] = { side_new(), side_new() };
+	struct ring_message message;
+	unsigned i;
+
+	assert_true(more[0] && more[1]);
+	assert_int_equal(ring_add(here, second_here, more[0], more[1], 1001), 0);
+	assert_int_equal(ring_add(there, second_there, more[1], more[0], 1000), 0);
+	send_message(1, 0);
+	assert_int_equal(try_send_message(here, second_here, 1, 1), 0);
+	for (i = 0; i < 2; i++) {
+		assert_true(i ? ring_peek_next(there, &message) : ring_peek(there, &message));
+		ring_finish_next(&message, false);
+	}
+	assert_false(ring_has_answer(here, channel_here) || ring_has_answer(here, second_here));
+	ring_notify_answers(there);
+	assert_true(ring_has_answer(here, channel_here) && ring_has_answer(here, second_here));
+	ring_remove(here, second_here);
+	ring_remove(there, second_there);
+	side_free(more[0]);
+	side_free(more[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -659,6 +686,7 @@ int main(void)
 		TEST(nonsense_in_a_message_completes_nothing_that_was_not_sent),
 		TEST(numbers_of_cells_come_round_again),
 		TEST(each_peer_has_its_turn),
+		TEST(each_peer_has_its_answers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

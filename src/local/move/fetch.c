@@ -208,11 +208,14 @@ static void fetch_finish(struct local *local, struct peer *peer, bool copied)
 		local->ops->notice(local->owner, 0);
 }
 
-APART bool local_fetch_due(struct local *local)
+APART bool local_fetch(struct local *local)
 {
-	unsigned i, count = ring_channels(local->channel_link);
+	unsigned i, count;
 	bool any = false;
 
+	if (!atomic_load_explicit(&local->fetches_due, memory_order_relaxed))
+		return false;
+	count = ring_channels(local->channel_link);
 	for (i = 0; i < count; i++) {
 		struct peer *peer = atomic_load(&local->peers->peer[i]);
 		int due = JOB_DUE;

@@ -181,7 +181,7 @@ static int open_local(struct engine *engine)
 	if (local->packets_why)
 		local->mode = LOCAL_RING;
 	err = local_open(local);
-	if (!err && local->direct) {
+	if (!err) {
 		local->mrs->end_kept = qp_table_end_kept;
 		local->mrs->keeper = engine;
 	}
@@ -241,7 +241,7 @@ void engine_close(struct engine *engine)
 {
 	struct link *udp = engine->links[ROUTE_ROCE_V2];
 
-	if (engine->local.direct)
+	if (engine->local.mrs)
 		engine->local.mrs->end_kept = NULL;
 	local_close(&engine->local);
 	if (engine->group)

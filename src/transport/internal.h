@@ -187,6 +187,10 @@ enum wqe_state { WQE_POSTED, WQE_STARTED, WQE_IN_CHANNEL, WQE_DONE, WQE_FAILED }
  */
 #define PACKET_COST	192u	/* beyond the payload */
 #define PACKET_COST_MIN	640u	/* in all */
+static inline uint32_t packet_cost(uint32_t payload)
+{
+	return payload + PACKET_COST > PACKET_COST_MIN ? payload + PACKET_COST : PACKET_COST_MIN;
+}
 /* A READ is asked for in pieces of at most this, as the window allows; a multiple of any MTU. */
 #define READ_CHUNK_MAX (64u * 1024u)
 
@@ -281,6 +285,8 @@ const char *address_text(const uint8_t address[16], char *buffer);
 
 /* ---- requester.c ---- */
 
+#define PSNS_IN_FLIGHT_MAX	(1 << 22)
+
 void requester_reset(struct qp *qp) REQUIRES(qp->lock);
 void requester_start(struct qp *qp) REQUIRES(qp->lock);	/* at RTS: PSNs, retry counts */
 void requester_stop(struct qp_call *call) REQUIRES(call->qp->lock);	/* at ERR: give the path back */
@@ -299,6 +305,14 @@ void requester_check_drained(struct qp_call *call) REQUIRES(call->qp->lock);
 void requester_local(struct qp_call *call, struct send_wqe *wqe) REQUIRES(call->qp->lock);
 void requester_give_acked(struct qp_call *call, uint64_t rtt_ns) REQUIRES(call->qp->lock);
 
+/* ---- single.c ---- */
+
+/*
+ * Write the one request that is posted and was not begun, if it is plain, and leave the QP as requester_transmit()
+ * would. False: nothing has changed, and the requester is asked.
+ */
+bool single_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock);
+
 /* ---- requester_time.c ---- */
 
 uint64_t requester_deadline(const struct qp *qp) REQUIRES(qp->lock);
@@ -316,6 +330,8 @@ void requester_hold(struct qp_call *call) REQUIRES(call->qp->lock);
 void requester_exceeded(struct qp_call *call) REQUIRES(call->qp->lock);
 
 /* ---- message.c ---- */
+
+#define STREAM_BEGINS	16u		/* requests in a row, as packets */
 
 /* Must the next request go as packets? */
 static inline bool request_needs_packets(const struct qp *qp) REQUIRES(qp->lock)

@@ -45,8 +45,13 @@ static enum drop xrc_receive(struct qp_call *call, const struct packet *packet,
 
 static void reliable_transmit(struct transmit *transmit) REQUIRES(transmit->call->qp->lock)
 {
-	bool answered = responder_transmit(transmit);
+	bool answered;
 
+	if (single_transmit(transmit)) {
+		responder_acknowledge(transmit);
+		return;
+	}
+	answered = responder_transmit(transmit);
 	congestion_transmit(transmit);
 	requester_transmit(transmit);
 	if (!answered)

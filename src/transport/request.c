@@ -44,11 +44,6 @@ uint32_t wqe_chunk_end(const struct qp *qp, const struct send_wqe *wqe, uint32_t
 	return psn_add(wqe->first_psn, packets_for(qp, chunk_end_bytes(wqe, offset)));
 }
 
-static uint32_t packet_cost(uint32_t payload)
-{
-	return payload + PACKET_COST > PACKET_COST_MIN ? payload + PACKET_COST : PACKET_COST_MIN;
-}
-
 uint32_t wqe_cost(const struct qp *qp, const struct send_wqe *wqe, uint32_t from, uint32_t to)
 {
 	uint32_t packets = (to - from) & PSN_MASK;

@@ -20,10 +20,8 @@
 #include "transport/loss.h"
 #include "transport/repair.h"
 
-#define PSNS_IN_FLIGHT_MAX	(1 << 22)
 #define ACK_EVERY_BYTES		32768u
 #define PROBE_MEASURED		4u	/* earlier by this where the round trip is known */
-#define STREAM_BEGINS		16u	/* requests in a row, as packets */
 
 void requester_reset(struct qp *qp)
 {

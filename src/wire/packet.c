@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "wire/psn.h"
 
 #define BTH_SOLICITED	0x80
 #define BTH_MIGRATED	0x40
@@ -49,18 +50,14 @@ static void read_bth(const uint8_t *p, struct packet *packet)
 
 static void write_bth(const struct packet *packet, uint8_t *p)
 {
-	p[0] = packet->op->code;
-	p[1] = (uint8_t)((packet->solicited ? BTH_SOLICITED : 0) |
-			 (packet->migrated ? BTH_MIGRATED : 0) |
-			 packet_pad(packet->payload_bytes) << BTH_PAD_SHIFT);
-	put_be16(p + 2, packet->pkey);
-	p[4] = (uint8_t)((packet->fecn ? BTH_FECN : 0) | (packet->becn ? BTH_BECN : 0) |
-			 (packet->echo_request ? BTH_ECHO : 0) |
-			 (packet->imm_follows ? BTH_IMM_FOLLOWS : 0) |
-			 (packet->default_gid ? BTH_DEFAULT_GID : 0));
-	put_be24(p + 5, packet->dest_qpn);
-	p[8] = packet->ack_request ? BTH_ACK_REQUEST : 0;
-	put_be24(p + 9, packet->psn);
+	uint32_t flags = packet->solicited * BTH_SOLICITED | packet->migrated * BTH_MIGRATED |
+			 (uint32_t)packet_pad(packet->payload_bytes) << BTH_PAD_SHIFT;
+	uint32_t variant = packet->fecn * BTH_FECN | packet->becn * BTH_BECN | packet->echo_request * BTH_ECHO |
+			   packet->imm_follows * BTH_IMM_FOLLOWS | packet->default_gid * BTH_DEFAULT_GID;
+
+	put_be32(p, (uint32_t)packet->op->code << 24 | flags << 16 | packet->pkey);
+	put_be32(p + 4, variant << 24 | (packet->dest_qpn & QPN_MASK));
+	put_be32(p + 8, (uint32_t)packet->ack_request * BTH_ACK_REQUEST << 24 | (packet->psn & PSN_MASK));
 }
 
 /* @p is behind the BTH, and all of op->header_bytes are there. */
@@ -229,7 +226,10 @@ const char *parse_name(enum parse verdict)
 size_t packet_write_headers(const struct packet *packet, uint8_t *out)
 {
 	write_bth(packet, out);
-	write_extensions(packet, out + BTH_BYTES);
+	if (packet->op->headers == HDR_AETH)
+		put_be32(out + BTH_BYTES, (uint32_t)packet->aeth.syndrome << 24 | (packet->aeth.msn & PSN_MASK));
+	else if (packet->op->headers)
+		write_extensions(packet, out + BTH_BYTES);
 	return packet->op->header_bytes;
 }
 

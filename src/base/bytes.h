@@ -6,7 +6,9 @@
 #ifndef VERBATIM_BASE_BYTES_H
 #define VERBATIM_BASE_BYTES_H
 
+#include <arpa/inet.h>
 #include <stdint.h>
+#include <string.h>
 
 static inline uint16_t get_be16(const uint8_t *p)
 {
@@ -20,7 +22,10 @@ static inline uint32_t get_be24(const uint8_t *p)
 
 static inline uint32_t get_be32(const uint8_t *p)
 {
-	return (uint32_t)p[0] << 24 | get_be24(p + 1);
+	uint32_t v;
+
+	memcpy(&v, p, sizeof(v));	/* byte by byte it is ten instructions, and not two */
+	return ntohl(v);
 }
 
 static inline uint64_t get_be64(const uint8_t *p)

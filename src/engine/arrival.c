@@ -19,8 +19,48 @@ static enum parse parse_shared(const uint8_t *data, size_t bytes, struct packet 
 	return verdict;
 }
 
-void arrival_read(struct arrival *arrival, struct datagram *datagram, uint8_t *data, size_t bytes,
-		  unsigned segment)
+/* Of the packet at hand, whose headers are then arrival->header. */
+static enum icrc_verdict arrival_judge(struct arrival *arrival, struct icrc_memo *memo)
+{
+	const struct datagram *datagram = arrival->datagram;
+	const unsigned segment = arrival->segment;
+
+	arrival->header = icrc_header_of(datagram, segment);
+	memcpy(memo->source, datagram->source, sizeof(memo->source));
+	memcpy(memo->destination, datagram->destination, sizeof(memo->destination));
+	memo->source_port = datagram->source_port;
+	memo->ip_id = arrival->header.ip_id;
+	memo->bytes = arrival->bytes;
+	memo->crc = icrc_begin(&arrival->header, arrival->bytes - ICRC_BYTES);
+	return icrc_judge(&arrival->header,
+			  icrc_of_begun(memo->crc, arrival->data, arrival->bytes - ICRC_BYTES),
+			  arrival->data, arrival->bytes);
+}
+
+/* The same for a packet of headers that came before. */
+static enum icrc_verdict arrival_check(struct arrival *arrival, struct icrc_memo memo[ICRC_MEMOS])
+{
+	const struct datagram *datagram = arrival->datagram;
+	uint32_t computed;
+
+	memo += (arrival->segment ^ arrival->bytes >> 2) % ICRC_MEMOS;
+	if (memo->bytes != arrival->bytes || memo->ip_id != (uint16_t)arrival->segment ||
+	    memo->source_port != datagram->source_port ||
+	    __builtin_memcmp(memo->source, datagram->source, sizeof(memo->source)) ||
+	    __builtin_memcmp(memo->destination, datagram->destination, sizeof(memo->destination)))
+		return arrival_judge(arrival, memo);
+	computed = icrc_of_begun(memo->crc, arrival->data, arrival->bytes - ICRC_BYTES);
+	if (__builtin_expect(computed == icrc_of_packet(arrival->data, arrival->bytes), 1)) {
+		arrival->header.ip_id = memo->ip_id;
+		arrival->header.dont_fragment = true;
+		return ICRC_GOOD;
+	}
+	arrival->header = icrc_header_of(datagram, arrival->segment);
+	return icrc_judge(&arrival->header, computed, arrival->data, arrival->bytes);
+}
+
+void arrival_read(struct arrival *arrival, struct icrc_memo memo[ICRC_MEMOS], struct datagram *datagram,
+		  uint8_t *data, size_t bytes, unsigned segment)
 {
 	struct packet *packet = &arrival->packet;
 	enum parse verdict = datagram->shared ? parse_shared(data, bytes, packet) :
@@ -43,8 +83,7 @@ void arrival_read(struct arrival *arrival, struct datagram *datagram, uint8_t *d
 		arrival->why = datagram->bad_icrc ? DROP_ICRC : DROP_NONE;
 		return;
 	}
-	arrival->header = icrc_header_of(datagram, segment);
-	arrival->icrc = icrc_check(&arrival->header, data, bytes);
+	arrival->icrc = arrival_check(arrival, memo);
 	if (arrival->icrc == ICRC_BAD)
 		arrival->why = DROP_ICRC;
 }

@@ -23,9 +23,21 @@ struct arrival {
 	struct packet packet;
 };
 
+/*
+ * CRCs of headers before the BTH (icrc_begin()), as a Verbatim sends them, of packets that came lately: most
+ * are those of the next ones, too. They depend on nothing else, so what came with a wrong ICRC does no harm.
+ */
+#define ICRC_MEMOS	16u
+struct icrc_memo {
+	uint8_t source[16], destination[16];
+	uint16_t source_port, ip_id;
+	uint32_t crc;
+	size_t bytes;			/* BTH to ICRC; 0: none */
+};
+
 /* Of memory that the sender may still write to, headers are copied; payload stays where it is. */
-void arrival_read(struct arrival *arrival, struct datagram *datagram, uint8_t *data, size_t bytes,
-		  unsigned segment);
+void arrival_read(struct arrival *arrival, struct icrc_memo memo[ICRC_MEMOS], struct datagram *datagram,
+		  uint8_t *data, size_t bytes, unsigned segment);
 /* As a datagram of its own. */
 struct datagram arrival_datagram(const struct arrival *arrival);
 enum ip_id_kind arrival_ip_id(const struct arrival *arrival);

@@ -37,6 +37,7 @@
 #include "base/timer_heap.h"
 #include "base/list.h"
 #include "base/lock.h"
+#include "engine/arrival.h"
 #include "engine/policy.h"
 #include "host/port_group.h"
 #include "host/slot.h"
@@ -140,6 +141,7 @@ struct rx {
 	unsigned slots_busy;		/* rounds left in which the slot sockets are checked often */
 	unsigned rounds, brief_rounds;
 	struct list ethernet_ports;	/* of RAW_PACKET QPs (engine/steer.h) */
+	struct icrc_memo icrc_memo[ICRC_MEMOS];
 };
 
 /* Are ACKs held back for an immediate reply of the application? (progress.c) */

@@ -24,6 +24,12 @@ struct receiver {
 	unsigned packets;
 	bool deny_receive;	/* the packet is to find none (VERBATIM_FAULT=rnr) */
 	struct rx_traced *traced;	/* of the packet at hand; NULL: it is not traced */
+	/* Of the datagram at hand: what its packets have in common is found for the first one. */
+	bool informed;			/* info is of it, but for what is said of a packet */
+	bool on_way;			/* it may come for @qp by its way */
+	struct rx_info info;
+	unsigned taken;			/* packets of it that were no other process's, ... */
+	size_t taken_bytes;		/* ... and what these had */
 };
 
 /* What was received: packets for QPs of this process, and for those of others. */

@@ -29,6 +29,7 @@ void rx_unlock_qp(struct receiver *receiver)
 		timers_arm(receiver->engine, receiver->qp);
 		lock_release(&receiver->qp->lock);
 		receiver->qp = NULL;
+		receiver->on_way = false;
 	}
 	effects_defer(receiver->engine, &receiver->effects);
 }
@@ -66,11 +67,17 @@ static enum drop rx_no_qp(struct receiver *receiver, const struct datagram *data
 	return drop_count(engine->counters, DROP_NO_QP, 1);
 }
 
-/* Before the transport looks at it, or anything is learnt from it. */
+/*
+ * Before the transport looks at it, or anything is learnt from it. @qp is receiver->qp: what was right for a
+ * packet of this datagram is right for the next one, as long as the lock is held. (A QP that fails meanwhile
+ * takes none.)
+ */
 static bool rx_is_on_way(struct receiver *receiver, const struct datagram *datagram, const struct qp *qp)
 	REQUIRES(qp->lock)
 {
-	return __builtin_expect(qp->way == datagram->way, 1) || way_is_right(receiver->engine, qp, datagram);
+	if (!receiver->on_way)
+		receiver->on_way = qp->way == datagram->way || way_is_right(receiver->engine, qp, datagram);
+	return receiver->on_way;
 }
 
 /* Through memory by LID: a process sends for its own QPs. An echo does not say which one it is of. */
@@ -83,15 +90,14 @@ static bool rx_is_of_channel(struct receiver *receiver, const struct datagram *d
 	       local_channel_has_slot(&receiver->engine->local, datagram->channel, qpn_slot(source));
 }
 
-/* What else is known of a packet. */
-static void rx_fill_info(const struct receiver *receiver, const struct arrival *arrival, struct rx_info *info)
+/* What else is known of the packets of a datagram. */
+static void rx_inform(struct receiver *receiver, const struct datagram *datagram)
 {
-	const struct datagram *datagram = arrival->datagram;
+	struct rx_info *info = &receiver->info;
 	const uint8_t link = datagram->link ? datagram->link : ROUTE_ROCE_V2;
 
 	*info = (struct rx_info){ .ecn_marked = (datagram->traffic_class & 3) == 3 &&
 						route_rows[link].headers == ROUTE_HEADERS_UDP,
-				  .deny_receive = receiver->deny_receive,
 				  .memory = datagram->shared,
 				  .route = { .flow_label = datagram->flow_label,
 					     .traffic_class = datagram->traffic_class,
@@ -106,8 +112,20 @@ static void rx_fill_info(const struct receiver *receiver, const struct arrival *
 		info->route.port = datagram->ib.port & 0xff;
 		info->route.ib = datagram->ib;
 	}
+	receiver->informed = true;
+}
+
+/* Of a packet. @refusal is 0. */
+static const struct rx_info *rx_info_of(struct receiver *receiver, const struct arrival *arrival,
+					struct refusal *refusal)
+{
+	if (!receiver->informed)
+		rx_inform(receiver, arrival->datagram);
+	receiver->info.deny_receive = receiver->deny_receive;
+	receiver->info.refused = refusal;
 	if (log_is_on(LOG_PACKET))
 		log_packet_line(&arrival->packet);
+	return &receiver->info;
 }
 
 static enum drop rx_deliver(struct receiver *receiver, const struct arrival *arrival)
@@ -118,13 +136,13 @@ static enum drop rx_deliver(struct receiver *receiver, const struct arrival *arr
 	bool by_lid = datagram->ib.port;
 	struct refusal refusal = { 0 };
 	enum drop why = DROP_NONE;
-	struct rx_info info;
-	struct qp *qp;
+	const struct rx_info *info = rx_info_of(receiver, arrival, &refusal);
+	struct qp *qp = receiver->qp;
 
-	rx_fill_info(receiver, arrival, &info);
-	info.refused = &refusal;
 	lock_assert_held(&engine->progress);
-	qp = qp_table_find(engine, packet->dest_qpn);
+	/* One that is locked stays in the table. */
+	if (!qp || qp->number != packet->dest_qpn)
+		qp = qp_table_find(engine, packet->dest_qpn);
 	if (!qp)
 		return rx_no_qp(receiver, datagram, packet);
 	rx_lock_qp(receiver, qp);
@@ -143,13 +161,13 @@ static enum drop rx_deliver(struct receiver *receiver, const struct arrival *arr
 		why = DROP_IP_ID;
 	if (why) {
 		if (why == DROP_PKEY && by_lid && engine->ops->refused_key)
-			engine->ops->refused_key(engine->owner, packet, &info.route, false);
+			engine->ops->refused_key(engine->owner, packet, &info->route, false);
 		drop_explain(why, qp, packet, datagram->source);
 		return drop_count(engine->counters, why, 1);
 	}
-	why = transport_receive(qp, packet, &info, receiver->now_ns, &receiver->effects);
+	why = transport_receive(qp, packet, info, receiver->now_ns, &receiver->effects);
 	if (__builtin_expect(why == DROP_QKEY, 0) && by_lid && engine->ops->refused_key)
-		engine->ops->refused_key(engine->owner, packet, &info.route, true);
+		engine->ops->refused_key(engine->owner, packet, &info->route, true);
 	if (__builtin_expect(!refusal.why, 1))
 		return why;
 	/*
@@ -169,10 +187,8 @@ static enum drop rx_take_multicast(struct receiver *receiver, const struct arriv
 {
 	struct engine *engine = receiver->engine;
 	struct refusal refusal = { 0 };
-	struct rx_info info;
+	struct rx_info info = *rx_info_of(receiver, arrival, &refusal);
 
-	rx_fill_info(receiver, arrival, &info);
-	info.refused = &refusal;
 	call_shield();
 	rx_unlock_qp(receiver);
 	return engine->ops->multicast(engine->owner, &arrival->packet, &info, receiver->now_ns);
@@ -257,8 +273,8 @@ static void rx_take(struct receiver *receiver, const struct arrival *arrival)
 		rx_trace_begin(&record, engine, arrival);
 		receiver->traced = &record;
 	}
-	counter_add(engine->counters, COUNTER_RX_PACKETS, 1);
-	counter_add(engine->counters, COUNTER_RX_BYTES, arrival->bytes);
+	receiver->taken++;
+	receiver->taken_bytes += arrival->bytes;
 	special = arrival->why ? NULL : rx_find_special(arrival->packet.dest_qpn);
 	if (arrival->why)
 		why = drop_count(engine->counters, arrival->why, 1);
@@ -316,7 +332,7 @@ static void receive_damaged(struct receiver *receiver, const struct arrival *who
 		return;
 	}
 	data = injection_damaged(engine, verdict, whole->data, whole->bytes);
-	arrival_read(&arrival, whole->datagram, data, whole->bytes, whole->segment);
+	arrival_read(&arrival, engine->rx.icrc_memo, whole->datagram, data, whole->bytes, whole->segment);
 	rx_take(receiver, &arrival);
 }
 
@@ -371,6 +387,7 @@ static size_t rx_forward(struct receiver *receiver, const struct datagram *datag
 	size_t end = start + segment_bytes;
 	enum drop why = DROP_NONE;
 
+	call_shield();
 	while (end < datagram->bytes &&
 	       qpn_slot(packet_peek_qpn(datagram->data + end, datagram->bytes - end)) == slot)
 		end += segment_bytes;
@@ -397,7 +414,7 @@ static size_t rx_forward(struct receiver *receiver, const struct datagram *datag
 void rx_datagram(struct receiver *receiver, struct datagram *datagram)
 {
 	size_t segment_bytes = datagram->segment_bytes ? datagram->segment_bytes : datagram->bytes;
-	unsigned first = datagram->segment_number;
+	unsigned segment = datagram->segment_number;
 	struct engine *engine = receiver->engine;
 	struct arrival arrival;
 	size_t done = 0;
@@ -417,23 +434,32 @@ void rx_datagram(struct receiver *receiver, struct datagram *datagram)
 	if (!datagram->fault_exempt && receiver->engine->group && !datagram->checked &&
 	    port_group_takes(receiver->engine->group, datagram))
 		return;
+	receiver->informed = receiver->on_way = false;
+	receiver->taken = 0;
+	receiver->taken_bytes = 0;
 	while (done < datagram->bytes) {
 		uint8_t *data = datagram->data + done;
 		size_t left = datagram->bytes - done;
 		size_t bytes = left < segment_bytes ? left : segment_bytes;
-		unsigned segment = first + (unsigned)(done / segment_bytes);
 		uint32_t qpn = packet_peek_qpn(data, bytes);
 
 		receiver->packets++;
 		if (!engine_has_slot(engine, qpn_slot(qpn)) && !rx_find_special(qpn)) {
-			done += rx_forward(receiver, datagram, done, segment_bytes, segment);
+			bytes = rx_forward(receiver, datagram, done, segment_bytes, segment);
+			done += bytes;
+			segment += (unsigned)(bytes / segment_bytes);
 			continue;
 		}
-		arrival_read(&arrival, datagram, data, bytes, segment);
+		arrival_read(&arrival, engine->rx.icrc_memo, datagram, data, bytes, segment);
 		if (receiver->engine->injection)
 			rx_apply_faults(receiver, &arrival);
 		else
 			rx_take(receiver, &arrival);
 		done += bytes;
+		segment++;
+	}
+	if (receiver->taken) {
+		counter_add(engine->counters, COUNTER_RX_PACKETS, receiver->taken);
+		counter_add(engine->counters, COUNTER_RX_BYTES, receiver->taken_bytes);
 	}
 }

@@ -8,6 +8,7 @@
 #include "engine/receive.h"
 
 #include "base/ip_addr.h"
+#include "base/test_random.h"
 #include "link/udp.h"
 
 #include <stdlib.h>
@@ -549,6 +550,108 @@ static void mads_by_lid_are_for_those_above(void **state)
 	assert_int_equal(counted(COUNTER_RX_QPN), 0);
 }
 
+/* Of few peers, ports, lengths and places: each is like others in all but one. */
+static void a_random_datagram(uint64_t random, struct datagram *datagram)
+{
+	static const uint8_t address[4][16] = {
+		{ [10] = 0xff, 0xff, 192, 0, 2, 1 }, { [10] = 0xff, 0xff, 192, 0, 2, 2 },
+		{ 0xfe, 0x80, [15] = 1 }, { 0xfe, 0x80, [15] = 2 },
+	};
+	unsigned v6 = random & 2;
+
+	*datagram = (struct datagram){ .data = wire[0], .source_port = (uint16_t)(0xc000 + (random >> 2 & 1)),
+				       .segment_number = random >> 3 & 17 };
+	memcpy(datagram->source, address[v6 | (random >> 8 & 1)], 16);
+	memcpy(datagram->destination, address[v6 | (random >> 9 & 1)], 16);
+	append(datagram, OUR_QPN, PEER_PSN, 16 + (random >> 10 & 64));
+}
+
+/* On its way behind the ICRC. */
+static void damage(uint64_t random, struct datagram *datagram)
+{
+	switch (random % 8) {
+	case 1:		/* of a peer that counts its packets */
+		datagram->segment_number++;
+		break;
+	case 2:
+		datagram->source_port ^= 1;
+		break;
+	case 3:
+		datagram->source[14] ^= 1;
+		break;
+	case 4:
+		datagram->destination[14] ^= 1;
+		break;
+	case 5:
+		datagram->data[BTH_BYTES + (random >> 8) % (datagram->bytes - BTH_BYTES)] ^= 1;
+		break;
+	}
+}
+
+/* What is kept of them (struct icrc_memo): packets read one after another, and each by itself. */
+static void headers_of_other_packets_make_no_packet_right(void **state)
+{
+	struct icrc_memo memo[ICRC_MEMOS] = { 0 };
+	unsigned verdicts[3] = { 0 }, i;
+	uint8_t was[256];
+	uint64_t seed = 7;
+
+	for (i = 0; i < 20000; i++) {
+		struct arrival arrival = { 0 };
+		enum icrc_verdict verdict;
+		struct icrc_header header;
+		struct datagram datagram;
+
+		a_random_datagram(test_random(&seed), &datagram);
+		damage(test_random(&seed), &datagram);
+		memcpy(was, datagram.data, datagram.bytes);
+		header = icrc_header_of(&datagram, datagram.segment_number);
+		verdict = icrc_check(&header, datagram.data, datagram.bytes);
+		arrival_read(&arrival, memo, &datagram, datagram.data, datagram.bytes, datagram.segment_number);
+		assert_memory_equal(was, datagram.data, datagram.bytes);
+		assert_int_equal(arrival.icrc, verdict);
+		assert_int_equal(arrival.why, verdict == ICRC_BAD ? DROP_ICRC : DROP_NONE);
+		verdicts[verdict]++;
+		if (verdict == ICRC_BAD)
+			continue;
+		assert_int_equal(arrival.header.ip_id, header.ip_id);
+		assert_int_equal(arrival.header.dont_fragment, header.dont_fragment);
+	}
+	for (i = 0; i < 3; i++)
+		assert_true(verdicts[i] > 500);
+}
+
+/* Of one datagram, and by the way that is right for the first one alone. */
+static void each_qp_of_a_datagram_has_its_way(void **state)
+{
+	struct qp other = { .number = OUR_QPN + 1, .type = IBV_QPT_RC, .state = IBV_QPS_RTS, .way = 77,
+			    .transport = &station->transport };
+	struct datagram *datagram = arrive();
+
+	lock_init(&other.lock);
+	engine->qps.table[0][qpn_index(OUR_QPN + 1)] = &other;
+	append(datagram, OUR_QPN, PEER_PSN, 64);
+	datagram->segment_bytes = datagram->bytes;
+	append(datagram, OUR_QPN + 1, PEER_PSN, 64);
+	append(datagram, OUR_QPN, PEER_PSN + 1, 64);
+	receive_all();
+	engine->qps.table[0][qpn_index(OUR_QPN + 1)] = NULL;
+	assert_int_equal(counted(COUNTER_RX_WAY), 1);
+	assert_int_equal(counted(COUNTER_RX_PACKETS), 3);
+	assert_int_equal(taken(), 2);
+	/* Nor is what is known of one datagram true of the next: of a stranger, and by another way. */
+	append(arrive(), OUR_QPN, PEER_PSN, 64);
+	datagram = arrive();
+	datagram->source[15] ^= 1;
+	append(datagram, OUR_QPN, PEER_PSN + 2, 64);
+	append(arrive(), OUR_QPN, PEER_PSN, 64);
+	append(arrive(), OUR_QPN, PEER_PSN + 2, 64);
+	fake.incoming[fake.incoming_count - 1].sealed = true;
+	receive_all();
+	assert_int_equal(taken(), 2);
+	assert_int_equal(counted(COUNTER_RX_WAY), 2);
+}
+
 int main(void)
 {
 #define RX_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -578,6 +681,8 @@ int main(void)
 		RX_TEST(what_was_handed_on_is_not_handed_on_again),
 		RX_TEST(what_is_no_forwarded_packet_is_counted),
 		RX_TEST(services_are_looked_at_once_when_they_are_due),
+		RX_TEST(headers_of_other_packets_make_no_packet_right),
+		RX_TEST(each_qp_of_a_datagram_has_its_way),
 		RX_TEST(what_was_received_is_in_the_file_of_a_trace),	/* stays open: the last one */
 	};
 

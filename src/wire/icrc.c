@@ -92,7 +92,7 @@ uint32_t icrc_begin(const struct icrc_header *header, size_t length)
 	return crc32_update(0, copy, (size_t)(p - copy));
 }
 
-void icrc_seal_begun(uint32_t begun, uint8_t *data, size_t length)
+uint32_t icrc_of_begun(uint32_t begun, uint8_t *data, size_t length)
 {
 	uint8_t variant = data[VARIANT_OFFSET];
 	uint32_t icrc;
@@ -100,6 +100,13 @@ void icrc_seal_begun(uint32_t begun, uint8_t *data, size_t length)
 	data[VARIANT_OFFSET] = VARIANT;
 	icrc = crc32_update(begun, data, length);
 	data[VARIANT_OFFSET] = variant;
+	return icrc;
+}
+
+void icrc_seal_begun(uint32_t begun, uint8_t *data, size_t length)
+{
+	uint32_t icrc = icrc_of_begun(begun, data, length);
+
 	for (unsigned i = 0; i < ICRC_BYTES; i++)
 		data[length + i] = (uint8_t)(icrc >> 8 * i);
 }
@@ -109,24 +116,17 @@ void icrc_seal(const struct icrc_header *header, uint8_t *data, size_t length)
 	icrc_seal_begun(icrc_begin(header, length), data, length);
 }
 
-enum icrc_verdict icrc_check(struct icrc_header *header, const uint8_t *data, size_t length)
+enum icrc_verdict icrc_judge(struct icrc_header *header, uint32_t computed, const uint8_t *data, size_t length)
 {
 	const uint32_t flags_shift = 8 * (FLAGS_OFFSET - ID_OFFSET);
-	uint32_t computed, difference, change;
+	uint32_t difference = computed ^ icrc_of_packet(data, length), change;
 	size_t after_id;
 
-	if (length < BTH_BYTES + ICRC_BYTES)
-		return ICRC_BAD;
-	length -= ICRC_BYTES;
-	computed = icrc_compute(header, data, length);
-	data += length;
-	difference = computed ^ ((uint32_t)data[3] << 24 | (uint32_t)data[2] << 16 |
-				 (uint32_t)data[1] << 8 | data[0]);
 	if (!difference)
 		return ICRC_GOOD;
 	if (header->ipv6)
 		return ICRC_BAD;
-	after_id = LRH_ONES + IPV4_BYTES + UDP_BYTES + length - ID_OFFSET;
+	after_id = LRH_ONES + IPV4_BYTES + UDP_BYTES + length - ICRC_BYTES - ID_OFFSET;
 	/* The bytes of the header from ID_OFFSET on, the first one lowest. */
 	change = crc32_difference_unshift(difference, after_id);
 	if (change & ~(0xffffu | DONT_FRAGMENT << flags_shift))
@@ -134,4 +134,11 @@ enum icrc_verdict icrc_check(struct icrc_header *header, const uint8_t *data, si
 	header->ip_id ^= (uint16_t)((change & 0xff) << 8 | (change >> 8 & 0xff));
 	header->dont_fragment ^= change >> flags_shift != 0;
 	return ICRC_OTHER_ID;
+}
+
+enum icrc_verdict icrc_check(struct icrc_header *header, const uint8_t *data, size_t length)
+{
+	if (length < BTH_BYTES + ICRC_BYTES)
+		return ICRC_BAD;
+	return icrc_judge(header, icrc_compute(header, data, length - ICRC_BYTES), data, length);
 }

@@ -32,6 +32,8 @@ void icrc_seal(const struct icrc_header *header, uint8_t *data, size_t length);
 /* The same in two steps. The first sees nothing of the packet but its length. */
 uint32_t icrc_begin(const struct icrc_header *header, size_t length);
 void icrc_seal_begun(uint32_t begun, uint8_t *data, size_t length);
+/* The ICRC that the second would write; a byte of the packet is another one for a moment. */
+uint32_t icrc_of_begun(uint32_t begun, uint8_t *data, size_t length);
 
 enum icrc_verdict {
 	ICRC_GOOD,		/* right for the ip_id and DF given in the header */
@@ -44,5 +46,16 @@ enum icrc_verdict {
  * header->dont_fragment first; for IPv4 then solves for those that would make it right.
  */
 enum icrc_verdict icrc_check(struct icrc_header *header, const uint8_t *data, size_t length);
+
+/* The same of a packet whose ICRC should be @computed (icrc_of_begun()). */
+enum icrc_verdict icrc_judge(struct icrc_header *header, uint32_t computed, const uint8_t *data, size_t length);
+
+/* The ICRC that the packet has. */
+static inline uint32_t icrc_of_packet(const uint8_t *data, size_t length)
+{
+	const uint8_t *icrc = data + length - 4;
+
+	return (uint32_t)icrc[3] << 24 | (uint32_t)icrc[2] << 16 | (uint32_t)icrc[1] << 8 | icrc[0];
+}
 
 #endif

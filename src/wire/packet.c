@@ -35,17 +35,20 @@
 
 static void read_bth(const uint8_t *p, struct packet *packet)
 {
-	packet->solicited = p[1] & BTH_SOLICITED;
-	packet->migrated = p[1] & BTH_MIGRATED;
+	const uint32_t qpn = get_be32(p + 4), psn = get_be32(p + 8);
+	const uint8_t flags = p[1], reserved = (uint8_t)(qpn >> 24);
+
+	packet->solicited = flags & BTH_SOLICITED;
+	packet->migrated = flags & BTH_MIGRATED;
 	packet->pkey = get_be16(p + 2);
-	packet->fecn = p[4] & BTH_FECN;
-	packet->becn = p[4] & BTH_BECN;
-	packet->echo_request = p[4] & BTH_ECHO;
-	packet->imm_follows = p[4] & BTH_IMM_FOLLOWS;
-	packet->default_gid = p[4] & BTH_DEFAULT_GID;
-	packet->dest_qpn = get_be24(p + 5);
-	packet->ack_request = p[8] & BTH_ACK_REQUEST;
-	packet->psn = get_be24(p + 9);
+	packet->fecn = reserved & BTH_FECN;
+	packet->becn = reserved & BTH_BECN;
+	packet->echo_request = reserved & BTH_ECHO;
+	packet->imm_follows = reserved & BTH_IMM_FOLLOWS;
+	packet->default_gid = reserved & BTH_DEFAULT_GID;
+	packet->dest_qpn = qpn & QPN_MASK;
+	packet->ack_request = psn >> 24 & BTH_ACK_REQUEST;
+	packet->psn = psn & PSN_MASK;
 }
 
 static void write_bth(const struct packet *packet, uint8_t *p)
@@ -60,11 +63,25 @@ static void write_bth(const struct packet *packet, uint8_t *p)
 	put_be32(p + 8, (uint32_t)packet->ack_request * BTH_ACK_REQUEST << 24 | (packet->psn & PSN_MASK));
 }
 
-/* @p is behind the BTH, and all of op->header_bytes are there. */
+static const uint8_t *read_aeth(const uint8_t *p, struct packet *packet)
+{
+	const uint32_t aeth = get_be32(p);
+
+	packet->aeth.syndrome = (uint8_t)(aeth >> 24);
+	packet->aeth.msn = aeth & PSN_MASK;
+	return p + 4;
+}
+
+/* @p is behind the BTH, and all of op->header_bytes are there. Most packets have none of them, or an AETH. */
 static void read_extensions(const uint8_t *p, struct packet *packet)
 {
 	unsigned headers = packet->op->headers;
 
+	if (!(headers & ~(unsigned)HDR_AETH)) {
+		if (headers)
+			read_aeth(p, packet);
+		return;
+	}
 	if (headers & HDR_XRC) {
 		packet->srqn = get_be24(p + 1);
 		p += 4;
@@ -92,11 +109,8 @@ static void read_extensions(const uint8_t *p, struct packet *packet)
 		packet->atomic.compare = get_be64(p + 20);
 		p += 28;
 	}
-	if (headers & HDR_AETH) {
-		packet->aeth.syndrome = p[0];
-		packet->aeth.msn = get_be24(p + 1);
-		p += 4;
-	}
+	if (headers & HDR_AETH)
+		p = read_aeth(p, packet);
 	if (headers & HDR_ATOMIC_ACK) {
 		packet->atomic_original = get_be64(p);
 		p += 8;

@@ -29,6 +29,7 @@
 #include "object/srq.h"
 #include "object/wq.h"
 #include "object/xrcd.h"
+#include "wire/opcode.h"
 
 struct ethernet_port;
 struct path;
@@ -173,6 +174,12 @@ static inline void qp_close_shortcuts(struct qp *qp) REQUIRES(qp->lock)
 {
 	qp->shortcut = 0;
 	qp->responder.shortcut = false;
+}
+
+/* No packet of a message of the peer has come whose last one has not. */
+static inline bool qp_is_between_messages(const struct qp *qp) REQUIRES(qp->lock)
+{
+	return !qp->responder.previous || opcode_ends(qp->responder.previous);
 }
 
 static inline void qp_end_pairing(struct qp *qp) REQUIRES(qp->lock)

@@ -61,7 +61,7 @@ static inline const char *transport_pairing_asked(struct qp *qp, uint32_t psn) R
 	if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD &&
 	    !(qp->state == IBV_QPS_RTR && responder->established))
 		return "it is not ready to receive";
-	if (qp_is(qp, QP_RELIABLE) && (responder->expected_psn != psn || !transport_between_messages(qp)))
+	if (qp_is(qp, QP_RELIABLE) && (responder->expected_psn != psn || !qp_is_between_messages(qp)))
 		return "their PSNs differ";
 	responder->message_sequence = responder->message_done = 0;
 	return NULL;

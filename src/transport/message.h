@@ -76,9 +76,6 @@ struct message_fetch {
 
 /* ---- requester ---- */
 
-/* True between two messages of the packet stream. */
-bool transport_between_messages(const struct qp *qp) REQUIRES(qp->lock);
-
 /* The next request if it may be sent as a message; else NULL. */
 struct send_wqe *transport_message_next(struct qp *qp) REQUIRES(qp->lock);
 /* Would it be, whichever of those that take a receive is posted next? */
@@ -192,6 +189,9 @@ bool transport_row_begin(struct message_row *row, struct qp *qp, struct cq_poll 
 /* Receive a message, of @bytes at @data. False: nothing was done. */
 bool transport_row_receive(struct message_row *row, const uint32_t head[MESSAGE_WORDS],
 			   const uint8_t *data, uint32_t bytes) REQUIRES(row->qp->lock, row->qp->recv_cq->lock);
+/* The data of a SEND that may be executed, however it came: the same. */
+bool transport_row_take(struct message_row *row, const uint8_t *data, uint32_t bytes, bool solicited)
+	REQUIRES(row->qp->lock, row->qp->recv_cq->lock);
 void transport_row_end(struct message_row *row)
 	REQUIRES(row->qp->lock) RELEASES(row->qp->recv_cq->lock);
 

@@ -56,11 +56,6 @@ bool message_parse(const uint32_t head[MESSAGE_WORDS], const uint8_t *data, uint
 	return bytes == message->length && bytes <= MESSAGE_EAGER_MAX;
 }
 
-bool transport_between_messages(const struct qp *qp)
-{
-	return !qp->responder.previous || opcode_ends(qp->responder.previous);
-}
-
 /* Does it come from a QP of a type that ours serves? */
 static bool is_of_its_type(const struct qp *qp, const struct local_message *message)
 {
@@ -105,7 +100,7 @@ static bool is_next(const struct qp *qp, const struct local_message *message) RE
 	return is_of_its_type(qp, message) && qp->route.loopback &&
 	       (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD) &&
 	       qp->attr.dest_qp_num == message->source_qpn &&
-	       responder->message_sequence == message->sequence && transport_between_messages(qp);
+	       responder->message_sequence == message->sequence && qp_is_between_messages(qp);
 }
 
 /* The whole WRITE target, checked again for each part. */
@@ -257,70 +252,8 @@ bool transport_always_receives(const struct qp *qp)
 	return qp->type == IBV_QPT_RC && !qp->hash && qp->route.loopback &&
 	       ((qp->state == IBV_QPS_RTR && qp->responder.established) ||
 		qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD) &&
-	       transport_between_messages(qp) && !qp->responder.recv_taken && !takes_tags(qp) &&
+	       qp_is_between_messages(qp) && !qp->responder.recv_taken && !takes_tags(qp) &&
 	       qp->pairing.ours;
-}
-
-bool transport_row_begin(struct message_row *row, struct qp *qp, struct cq_poll *poll)
-{
-	if (qp->counted || !cq_row_begin(qp->recv_cq))
-		return false;
-	row->qp = qp;
-	row->poll = poll && poll->cq == qp->recv_cq ? poll : NULL;
-	row->lkey = 0;
-	return true;
-}
-
-void transport_row_end(struct message_row *row)
-{
-	execute_end_row(row);
-	cq_row_end(row->qp->recv_cq);
-	row->qp = NULL;
-}
-
-static bool row_receive(struct message_row *row, struct recv_queue *queue, const uint8_t *data,
-			uint32_t bytes, bool solicited)
-	REQUIRES(row->qp->lock, row->qp->recv_cq->lock, queue->lock)
-{
-	const struct recv_wqe *recv = recv_queue_next(queue);
-	struct ibv_wc *wc = cq_row_next(row->qp->recv_cq, row->poll);
-	struct qp *qp = row->qp;
-	struct wqe_slot slot;
-
-	lock_alias(&qp->lock);
-	if (!recv || !wc || !execute_send_in_row(row, recv, data, bytes))
-		return false;
-	slot = (struct wqe_slot){ &queue->slots, recv_queue_next_number(queue), qp->srq };
-	*wc = (struct ibv_wc){ .wr_id = recv->wr_id, .status = IBV_WC_SUCCESS, .opcode = IBV_WC_RECV,
-			       .byte_len = bytes, .qp_num = qp->number, .src_qp = qp->attr.dest_qp_num };
-	recv_queue_remove_next(queue);
-	cq_row_push(row->qp->recv_cq, row->poll, wc, &slot, solicited);
-	qp->responder.message_sequence = psn_add(qp->responder.message_sequence, 1);
-	return true;
-}
-
-bool transport_row_receive(struct message_row *row, const uint32_t head[MESSAGE_WORDS],
-			   const uint8_t *data, uint32_t bytes)
-{
-	struct qp *qp = row->qp;
-	bool done, solicited = head[2] >> MESSAGE_FLAGS_SHIFT & MESSAGE_SOLICITED;
-
-	lock_alias(&qp->lock);
-	if (head[0] != qp->pairing.ours || (head[1] & QPN_MASK) != qp->attr.dest_qp_num ||
-	    (head[2] & ~((uint32_t)MESSAGE_SOLICITED << MESSAGE_FLAGS_SHIFT)) !=
-		    qp->responder.message_sequence ||
-	    head[4] != bytes || bytes > MESSAGE_SHORT_MAX)
-		return false;
-	if (qp->srq) {
-		lock_acquire(&qp->srq->queue.lock);
-		/* Limits of an SRQ are looked at elsewhere. */
-		done = !qp->srq->limit && row_receive(row, &qp->srq->queue, data, bytes, solicited);
-		lock_release(&qp->srq->queue.lock);
-		return done;
-	}
-	/* Of the QP's own queue, which needs no lock for that. */
-	lock_alias(&qp->rq.lock);
-	return row_receive(row, &qp->rq, data, bytes, solicited);
 }
 
 /* A bounded part, so that other messages have their turn. */

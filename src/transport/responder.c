@@ -150,12 +150,40 @@ static bool responder_first_is_wrong(struct qp_call *call, const struct packet *
 	return ahead < 0 || responder->strange_count == STRANGE_PSN_TIMES;
 }
 
+/*
+ * What most requests are, a SEND of one packet for a receive of one SGE: as a row of one message, with those
+ * checks of responder_check.c that can fail for it. False: nothing was done, for whatever reason, and
+ * responder_message() says which.
+ */
+static bool responder_send_at_once(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock)
+{
+	struct qp *qp = call->qp;
+	struct responder *responder = &qp->responder;
+	struct message_row row = { .qp = qp };
+	bool done;
+
+	lock_alias(&qp->lock);
+	lock_alias(&row.qp->lock);
+	if (packet->op->code != OPCODE_RC_SEND_ONLY || !qp_is_between_messages(qp) ||
+	    packet->payload_bytes > qp->mtu || call->deny_receive || responder->recv_taken || takes_tags(qp))
+		return false;
+	if (!transport_row_begin(&row, row.qp, NULL))
+		return false;
+	done = transport_row_take(&row, packet->payload, (uint32_t)packet->payload_bytes, packet->solicited);
+	transport_row_end(&row);
+	if (!done)
+		return false;
+	responder->previous = packet->op;
+	responder->msn = psn_add(responder->msn, 1);
+	return true;
+}
+
 /* The packet in sequence. */
 static enum drop responder_execute(struct qp_call *call, const struct packet *packet)
 	REQUIRES(call->qp->lock)
 {
 	struct responder *responder = &call->qp->responder;
-	enum fault fault = responder_message(call, packet);
+	enum fault fault = responder_send_at_once(call, packet) ? FAULT_NONE : responder_message(call, packet);
 	uint32_t psns, psn = packet->psn;
 	bool alone;
 

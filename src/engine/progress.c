@@ -115,7 +115,8 @@ static APART void send_what_is_due(struct engine *engine)
 {
 	/* Who found the lock held left its work to us: it saw us hold it, or we see the work. */
 	atomic_thread_fence(memory_order_seq_cst);
-	tx_serve_run_queue(engine);
+	if (atomic_load_explicit(&engine->run_queue.count, memory_order_relaxed))
+		tx_serve_run_queue(engine);
 }
 
 /* The part of a round without the lock. */

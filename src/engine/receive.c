@@ -18,8 +18,9 @@
 #include "local/channel/ring.h"
 #include "trace/file.h"
 
-#define SLOTS_SELDOM	64u	/* rounds between looks at the slot sockets (the worker is told) */
-#define SLOTS_OFTEN	8u	/* the same while packets come there */
+/* Rounds between looks at the slot sockets, of which the worker is told; and while packets come there. */
+#define SLOTS_SELDOM	64u	/* powers of two */
+#define SLOTS_OFTEN	8u
 #define SLOTS_BUSY	4096u	/* rounds for which a packet makes them busy */
 #define SOCKETS_EVERY_NS 20000u
 #define RINGS_FIRST	64u	/* rounds of batches that may precede others */
@@ -66,8 +67,6 @@ static void receive_link(struct receiver *receiver, struct link *link)
 	for (round = 0; round < RECEIVE_ROUNDS; round++) {
 		if (link->ops->receive(link, datagram, RECEIVE_BATCH, &received) || !received)
 			return;
-		if (link == receiver->engine->links[ROUTE_ROCE_V2])
-			call_shield();		/* it may be a MAD, another process's, a probe */
 		if (link == receiver->engine->links[ROUTE_IB])
 			receive_rings_first(receiver);
 		for (i = 0; i < received; i++)
@@ -321,8 +320,8 @@ unsigned rx_poll(struct engine *engine, uint64_t now_ns)
 		slots_every = SLOTS_OFTEN;
 	}
 	rx_init_receiver(&receiver, engine, now_ns);
-	sources_receive(&engine->source.all, engine->rx.rounds % slots_every ? 0 : engine->source.slots.tag,
-			&receiver);
+	sources_receive(&engine->source.all,
+			engine->rx.rounds & (slots_every - 1) ? 0 : engine->source.slots.tag, &receiver);
 	if (receiver.packets && trace_wants(TRACE_FILE))
 		trace_file_flush();
 	return receiver.packets;

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/call.h"
 #include "base/ip_addr.h"
 #include "base/log.h"
 #include "host/group_internal.h"
@@ -88,10 +89,12 @@ static void take_locked(struct port_group *group, const struct datagram *datagra
 
 bool port_group_takes(struct port_group *group, const struct datagram *datagram)
 {
-	struct datagram one = *datagram;
+	struct datagram one;
 
 	if (!group_message_is(datagram->data, datagram->bytes))
 		return false;
+	call_shield();		/* it is answered */
+	one = *datagram;
 	lock_acquire(&group->lock);
 	/* GRO may have merged several probes of one sender. */
 	while (one.bytes) {

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "link/udp_internal.h"
+#include "base/inline.h"
 #include "base/ip_addr.h"
 #include "platform/fail.h"
 
@@ -60,49 +61,49 @@ void udp_receiver_close(struct udp_receiver *receiver)
 	munmap(receiver->buffers, (size_t)UDP_RECEIVE_MAX * UDP_BUFFER_BYTES);
 }
 
-static void take_ipv4(struct datagram *datagram, const struct cmsghdr *control)
+#define CONTROL(level, type)	((unsigned)(level) << 16 | (unsigned)(type))
+
+/* One control message, of which @value is there whole: the kernel wrote it. */
+static void take_control(struct datagram *datagram, unsigned what, const uint8_t *value)
 {
-	struct in_pktinfo info;
-	int hop_limit;
+	struct in_pktinfo ipv4;
+	struct in6_pktinfo ipv6;
+	int number;
 
-	switch (control->cmsg_type) {
-	case IP_PKTINFO:
-		memcpy(&info, CMSG_DATA(control), sizeof(info));
-		ip_addr_map_ipv4(datagram->destination, &info.ipi_addr);
-		datagram->interface = (uint32_t)info.ipi_ifindex;
+	switch (what) {
+	case CONTROL(IPPROTO_IP, IP_PKTINFO):
+		memcpy(&ipv4, value, sizeof(ipv4));
+		ip_addr_map_ipv4(datagram->destination, &ipv4.ipi_addr);
+		datagram->interface = (uint32_t)ipv4.ipi_ifindex;
 		break;
-	case IP_TOS:
-		datagram->traffic_class = *CMSG_DATA(control);
+	case CONTROL(IPPROTO_IP, IP_TOS):
+		datagram->traffic_class = *value;
 		break;
-	case IP_TTL:
-		memcpy(&hop_limit, CMSG_DATA(control), sizeof(hop_limit));
-		datagram->hop_limit = (uint8_t)hop_limit;
+	case CONTROL(IPPROTO_IP, IP_TTL):
+		memcpy(&number, value, sizeof(number));
+		datagram->hop_limit = (uint8_t)number;
 		break;
-	}
-}
-
-static void take_ipv6(struct datagram *datagram, const struct cmsghdr *control)
-{
-	struct in6_pktinfo info;
-	int value;
-
-	switch (control->cmsg_type) {
-	case IPV6_PKTINFO:
-		memcpy(&info, CMSG_DATA(control), sizeof(info));
-		memcpy(datagram->destination, &info.ipi6_addr, 16);
-		datagram->interface = info.ipi6_ifindex;
+	case CONTROL(IPPROTO_IPV6, IPV6_PKTINFO):
+		memcpy(&ipv6, value, sizeof(ipv6));
+		memcpy(datagram->destination, &ipv6.ipi6_addr, 16);
+		datagram->interface = ipv6.ipi6_ifindex;
 		break;
-	case IPV6_TCLASS:
-		memcpy(&value, CMSG_DATA(control), sizeof(value));
-		datagram->traffic_class = (uint8_t)value;
+	case CONTROL(IPPROTO_IPV6, IPV6_TCLASS):
+		memcpy(&number, value, sizeof(number));
+		datagram->traffic_class = (uint8_t)number;
 		break;
-	case IPV6_FLOWINFO:
-		memcpy(&value, CMSG_DATA(control), sizeof(value));
-		datagram->flow_label = ntohl((uint32_t)value) & 0xfffff;
+	case CONTROL(IPPROTO_IPV6, IPV6_FLOWINFO):
+		memcpy(&number, value, sizeof(number));
+		datagram->flow_label = ntohl((uint32_t)number) & 0xfffff;
 		break;
-	case IPV6_HOPLIMIT:
-		memcpy(&value, CMSG_DATA(control), sizeof(value));
-		datagram->hop_limit = (uint8_t)value;
+	case CONTROL(IPPROTO_IPV6, IPV6_HOPLIMIT):
+		memcpy(&number, value, sizeof(number));
+		datagram->hop_limit = (uint8_t)number;
+		break;
+	case CONTROL(IPPROTO_UDP, UDP_GRO):
+		memcpy(&number, value, sizeof(number));
+		if (number > 0 && (size_t)number < datagram->bytes)
+			datagram->segment_bytes = (size_t)number;
 		break;
 	}
 }
@@ -111,8 +112,8 @@ static void udp_take_datagram(struct datagram *datagram, struct mmsghdr *message
 {
 	struct msghdr *header = &message->msg_hdr;
 	const struct sockaddr_in6 *name = header->msg_name;
-	struct cmsghdr *control;
-	int segment_bytes;
+	const uint8_t *at = header->msg_control;
+	size_t left = header->msg_controllen;
 
 	*datagram = (struct datagram){ .data = header->msg_iov->iov_base,
 				       .bytes = message->msg_len };
@@ -121,16 +122,18 @@ static void udp_take_datagram(struct datagram *datagram, struct mmsghdr *message
 		ip_addr_map_ipv4(datagram->source, &((const struct sockaddr_in *)name)->sin_addr);
 	else
 		memcpy(datagram->source, &name->sin6_addr, 16);
-	for (control = CMSG_FIRSTHDR(header); control; control = CMSG_NXTHDR(header, control)) {
-		if (control->cmsg_level == IPPROTO_IP) {
-			take_ipv4(datagram, control);
-		} else if (control->cmsg_level == IPPROTO_IPV6) {
-			take_ipv6(datagram, control);
-		} else if (control->cmsg_level == IPPROTO_UDP && control->cmsg_type == UDP_GRO) {
-			memcpy(&segment_bytes, CMSG_DATA(control), sizeof(segment_bytes));
-			if (segment_bytes > 0 && (size_t)segment_bytes < datagram->bytes)
-				datagram->segment_bytes = (size_t)segment_bytes;
-		}
+	/* CMSG_NXTHDR() looks at each twice: five of them took longer than a packet to parse. */
+	while (left >= sizeof(struct cmsghdr)) {
+		const struct cmsghdr *control = (const struct cmsghdr *)at;
+		size_t bytes = CMSG_ALIGN(control->cmsg_len);
+
+		if (control->cmsg_len < sizeof(*control) || control->cmsg_len > left)
+			break;
+		take_control(datagram, CONTROL(control->cmsg_level, control->cmsg_type), at + CMSG_LEN(0));
+		if (bytes >= left)
+			break;
+		at += bytes;
+		left -= bytes;
 	}
 	/* Ready for the next time. */
 	header->msg_namelen = sizeof(struct sockaddr_in6);
@@ -155,26 +158,43 @@ static int udp_receive_some(int fd, struct mmsghdr *message, unsigned max)
 	return bytes < 0 ? -1 : 1;
 }
 
-/* Into the buffers from number @first on; returns how many. */
-static unsigned receive_family(struct udp_link *udp, enum udp_family family, unsigned first,
-			       struct datagram *datagram, unsigned max)
+/* The sockets of single addresses in turn, until one has something. */
+static APART int receive_by_address(struct udp_receiver *receiver, const struct udp_addresses *addresses,
+				    unsigned first, unsigned max)
+{
+	unsigned n;
+	int got = 0;
+
+	for (n = 0; got <= 0 && n < addresses->count; n++)
+		got = udp_receive_some(addresses->fd[receiver->turn++ % addresses->count],
+				       &receiver->message[first], max);
+	return got;
+}
+
+static APART void take_datagrams(struct udp_receiver *receiver, unsigned first, struct datagram *datagram,
+				 unsigned count)
+{
+	for (unsigned i = first; i < first + count; i++)
+		udp_take_datagram(&datagram[i], &receiver->message[i]);
+}
+
+/* Into the buffers from number @first on; returns how many. Most calls find nothing. */
+static inline unsigned receive_family(struct udp_link *udp, enum udp_family family, unsigned first,
+				      struct datagram *datagram, unsigned max)
 {
 	struct udp_receiver *receiver = &udp->receiver;
-	const struct udp_addresses *addresses = &udp->addresses[family];
-	int i, got = 0, fd = udp->bound[family];
-	unsigned n;
+	int got = 0, fd = udp->bound[family];
 
 	if (first >= max)
 		return 0;
 	if (fd >= 0)
 		got = udp_receive_some(fd, &receiver->message[first], max - first);
-	for (n = 0; got <= 0 && n < addresses->count; n++)	/* else there are none */
-		got = udp_receive_some(addresses->fd[receiver->turn++ % addresses->count],
-				       &receiver->message[first], max - first);
-	for (i = 0; i < got; i++)
-		udp_take_datagram(&datagram[first + (unsigned)i],
-				  &receiver->message[first + (unsigned)i]);
-	return got > 0 ? (unsigned)got : 0;
+	else if (udp->addresses[family].count)
+		got = receive_by_address(receiver, &udp->addresses[family], first, max - first);
+	if (got <= 0)
+		return 0;
+	take_datagrams(receiver, first, datagram, (unsigned)got);
+	return (unsigned)got;
 }
 
 static bool other_is_due(struct udp_receiver *receiver)

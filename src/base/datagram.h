@@ -45,7 +45,8 @@ struct datagram {
 	uint32_t interface;		/* scope of link-local addresses, egress of multicast; 0: any */
 	uint32_t flow_label;		/* IPv6 */
 	uint32_t spread;		/* send: datagrams of one value share a source port */
-	uint32_t from_slot;		/* send, inside the host: leaves from the port of this slot; 0: any */
+	uint16_t from_slot;		/* send, inside the host: leaves from the port of this slot; 0: any */
+	uint16_t to_slot;		/* send, of a request to QP1: who has served such a one; 0: nobody known */
 	uint16_t source_port;		/* send: filled in by link_ops.prepare; receive: seen */
 	uint8_t traffic_class, hop_limit;
 	bool sealed;			/* receive: comes from this process, ICRC not needed */

@@ -213,7 +213,8 @@ static int out_put_mad(struct engine *engine, struct link *link, struct datagram
 	unsigned sent = 0;
 
 	link->ops->prepare(link, datagram);
-	if (!link->ops->unsealed)
+	/* A request may be handed on from there. */
+	if (!link->ops->unsealed || datagram->to_slot)
 		out_seal(datagram, datagram->data, datagram->bytes - ICRC_BYTES, 0);
 	if (engine->injection) {
 		if (!injection_passes_management(engine, datagram))
@@ -247,7 +248,7 @@ int out_send_mad(struct engine *engine, struct datagram *datagram, const struct 
 {
 	uint8_t data[PACKET_HEADER_MAX + MAD_BYTES + ICRC_BYTES];
 	struct link *link = links_find(engine, datagram);
-	uint32_t channel = LOCAL_NO_CHANNEL;
+	uint32_t channel = LOCAL_NO_CHANNEL, slot = datagram->to_slot;
 	struct cm_target target;
 
 	if (!link)
@@ -258,10 +259,15 @@ int out_send_mad(struct engine *engine, struct datagram *datagram, const struct 
 		datagram->hop_limit = ROUTE_HOP_LIMIT;
 	datagram->data = data;
 	datagram->bytes = out_write_mad(mad, data);
-	/* To whom the port's selector would give it: a channel leads to who holds the slot. Faults are for UDP. */
-	if (!datagram->link && !engine->injection && !memcmp(datagram->source, datagram->destination, 16) &&
-	    cm_message_target(mad->bytes, &target) == CM_TARGET_ID)
-		channel = local_channel(&engine->local, comm_id_slot(target.comm_id));
+	/*
+	 * An answer goes to whom the port's selector would give it: a channel leads to who holds the
+	 * slot. Who does not serve a request any more hands it on. Faults on purpose are for UDP.
+	 */
+	if (!datagram->link && !engine->injection && !memcmp(datagram->source, datagram->destination, 16)) {
+		if (!slot && cm_message_target(mad->bytes, &target) == CM_TARGET_ID)
+			slot = comm_id_slot(target.comm_id);
+		channel = local_channel(&engine->local, slot);
+	}
 	if (channel != LOCAL_NO_CHANNEL) {
 		struct datagram by_channel = *datagram;
 

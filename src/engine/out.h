@@ -33,9 +33,10 @@ struct out_mad {
 };
 
 /*
- * Answers of connection management to a process of this host go through the channel to it, if there is one with
- * room. @datagram has addresses and non-default fields. 0, also when it is lost on purpose; ENETUNREACH:
- * there is no such link; else as struct link_ops: send, without a wait, or as struct engine_ops: hand_over.
+ * Answers of connection management to a process of this host, and requests with a to_slot, go through
+ * the channel to it, if there is one with room. @datagram has addresses and non-default fields. 0, also
+ * when it is lost on purpose; ENETUNREACH: there is no such link; else as struct link_ops: send, without
+ * a wait, or as struct engine_ops: hand_over.
  */
 int out_send_mad(struct engine *engine, struct datagram *datagram, const struct out_mad *mad);
 

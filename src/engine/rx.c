@@ -23,6 +23,8 @@
 #include "wire/icrc.h"
 #include "wire/mad.h"
 
+#define PAD_MAX	3u
+
 void rx_unlock_qp(struct receiver *receiver)
 {
 	if (receiver->qp) {
@@ -215,16 +217,17 @@ static enum drop rx_take_mad(struct receiver *receiver, const struct arrival *ar
 {
 	struct engine *engine = receiver->engine;
 	const struct datagram *datagram = arrival->datagram;
-	uint8_t source[16], mad[MAD_BYTES];
+	uint8_t source[16], copy[PACKET_HEADER_MAX + MAD_BYTES + PAD_MAX + ICRC_BYTES];
 	struct arrival own;
 	enum drop why;
 
 	call_shield();
 	rx_unlock_qp(receiver);
-	if (datagram->shared && arrival->packet.payload_bytes == MAD_BYTES) {
-		/* Its sender may still write to it, and it is read several times. */
+	/* Its sender may still write to it, and it is read several times. A longer one is no MAD. */
+	if (datagram->shared && arrival->bytes <= sizeof(copy)) {
 		own = *arrival;
-		own.packet.payload = memcpy(mad, arrival->packet.payload, MAD_BYTES);
+		own.data = memcpy(copy, arrival->data, arrival->bytes);
+		own.packet.payload = copy + (arrival->packet.payload - arrival->data);
 		arrival = &own;
 	}
 	if (arrival->packet.payload_bytes == MAD_BYTES &&

@@ -7,7 +7,8 @@
  * without a server (after a while: backlog.c) are handled by the process that received them: by its
  * consumers (mad.c), or without one by refuse.c.
  *
- * A datagram is forwarded once at most.
+ * A datagram is forwarded once at most. A request that came by a channel is for who had served one before: it is
+ * looked at as if it had come by the port.
  */
 #include <errno.h>
 #include <string.h>
@@ -83,6 +84,9 @@ enum drop qp1_receive(struct qp1 *qp1, const struct arrival *arrival, uint64_t n
 	if (why)
 		return drop_count(qp1->engine->counters, why, 1);
 	cm_message_target(arrival->packet.payload, &target);
+	/* Its sender has not looked who serves it now. */
+	if (one.from_channel && !one.ib_end && target.kind == CM_TARGET_SERVICE)
+		one.forwarded = false;
 	if (!one.forwarded)
 		err = qp1_forward(qp1, &target, &one);
 	if (err == ECONNREFUSED)

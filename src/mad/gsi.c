@@ -149,7 +149,8 @@ int gsi_send(struct gsi *gsi, const struct mad_address *to, const uint8_t mad[MA
 				     .flow_label = to->flow_label,
 				     .traffic_class = to->traffic_class,
 				     .hop_limit = to->hop_limit, .errors_wanted = !to->link,
-				     .ib = to->ib, .pkey_index = to->pkey_index };
+				     .ib = to->ib, .pkey_index = to->pkey_index,
+				     .to_slot = to->slot };
 	bool inside = !to->link && (is_host_only(gsi, to->remote) || is_host_only(gsi, to->local));
 
 	if (atomic_load(&gsi->abandoned) || (to->link && !gsi->qp1->engine->links[to->link]))

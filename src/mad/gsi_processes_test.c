@@ -134,6 +134,7 @@ static int send_from_here(struct gsi *gsi, const struct order *order)
 
 	memcpy(to.local, order->address, 16);
 	memcpy(to.remote, order->address, 16);
+	to.slot = (uint16_t)order->number;
 	return gsi_send(gsi, &to, order->mad);
 }
 
@@ -258,16 +259,22 @@ static void serve(struct member *by, uint64_t id)
 	assert_int_equal(tell(by, (struct order){ .kind = DO_SERVE }), 0);
 }
 
-static void send_request(struct member *by, uint64_t id, const uint8_t address[16])
+/* @slot: as in a struct mad_address. */
+static void send_request_to(struct member *by, uint64_t id, const uint8_t address[16], uint32_t slot)
 {
 	struct cm_message message = { .kind = CM_MESSAGE_REQ, .transaction_id = 77 };
-	struct order order = { .kind = DO_SEND };
+	struct order order = { .kind = DO_SEND, .number = slot };
 
 	message.req.service_id = id;
 	message.req.local_comm_id = by->report->slot << COMM_ID_SLOT_SHIFT | 5;
 	memcpy(order.address, address, 16);
 	cm_message_write(&message, order.mad);
 	assert_int_equal(tell(by, order), 0);
+}
+
+static void send_request(struct member *by, uint64_t id, const uint8_t address[16])
+{
+	send_request_to(by, id, address, 0);
 }
 
 /* A DREQ for a connection of the holder of @slot, in the name of the holder of @sender. */
@@ -460,7 +467,7 @@ static void an_answer_goes_through_the_channel_to_its_process(void **state)
 		assert_memory_equal(member[1].report->from.remote, address, 16);
 		assert_memory_equal(member[1].report->from.local, address, 16);
 		assert_int_equal(put_by(&member[0]), put + i);
-		/* Requests are for who serves them, and others have no channel. */
+		/* There is no channel to others. */
 		send_answer(&member[0], member[2].report->slot, address);
 		assert_true(comes_to(++all, true));
 		assert_int_equal(member[2].report->answers, i);
@@ -471,6 +478,45 @@ static void an_answer_goes_through_the_channel_to_its_process(void **state)
 	settle();
 	send_answer(&member[0], member[1].report->slot, loopback4);
 	assert_true(comes_to(++all, true));
+}
+
+/* And on from there, as from the port. */
+static void a_request_goes_through_the_channel_to_who_had_served_it(void **state)
+{
+	unsigned i, all = 0;
+	uint32_t put, slot;
+
+	for (i = 0; i < 3; i++)
+		start(0, true);
+	for (i = 1; i < 3; i++)
+		serve(&member[i], SERVICE + i);
+	open_channel(&member[0], &member[1]);
+	settle();
+	put = put_by(&member[0]);
+	slot = member[1].report->slot;
+	for (i = 1; i <= 10; i++) {
+		const uint8_t *address = i & 1 ? loopback4 : loopback6;
+
+		send_request_to(&member[0], SERVICE + 1, address, slot);
+		assert_true(comes_to(++all, false));
+		assert_int_equal(member[1].report->received, i);
+		assert_memory_equal(member[1].report->from.remote, address, 16);
+		/* Of another process by now. */
+		send_request_to(&member[0], SERVICE + 2, address, slot);
+		assert_true(comes_to(++all, false));
+		assert_int_equal(member[2].report->received, i);
+		assert_memory_equal(member[2].report->from.remote, address, 16);
+	}
+	assert_int_equal(put_by(&member[0]), put + all);
+	/* Of nobody: it waits for a server, and is refused. */
+	send_request_to(&member[0], SERVICE, loopback4, slot);
+	assert_true(comes_to(++all, false));
+	assert_int_equal(member[1].report->received, i);
+	assert_int_equal(put_by(&member[0]), put + all);
+	/* There is no channel to whom it names. */
+	send_request_to(&member[0], SERVICE + 1, loopback4, member[2].report->slot);
+	assert_true(comes_to(++all, false));
+	assert_int_equal(member[1].report->received, i + 1);
 }
 
 static void what_has_no_room_in_the_channel_goes_by_the_network(void **state)
@@ -775,6 +821,7 @@ int main(void)
 		TEST(what_nobody_serves_reaches_somebody_to_be_refused),
 		TEST(an_answer_reaches_whose_communication_id_it_answers),
 		TEST(an_answer_goes_through_the_channel_to_its_process),
+		TEST(a_request_goes_through_the_channel_to_who_had_served_it),
 		TEST(what_has_no_room_in_the_channel_goes_by_the_network),
 		TEST(nobody_speaks_for_another_process_through_its_channel),
 		TEST(claims_collide_across_processes_until_they_end),

@@ -184,8 +184,25 @@ bool cm_message_ip(const struct cm_message *message, struct cm_ip_addresses *add
 	return true;
 }
 
-/* With which every message begins: the sender's and the receiver's, or one of them. */
-#define CM_ID_FIELDS	2u
+/*
+ * Read of each message on its way: no more than is asked for. Every message begins with the sender's ID and the
+ * receiver's, or one of them.
+ */
+static bool cm_is_of_target(enum cm_message_kind kind, const struct wire_field *field)
+{
+	switch (kind) {
+	case CM_MESSAGE_REQ:
+		return field->offset == offsetof(struct cm_message, req.local_comm_id) ||
+		       field->offset == offsetof(struct cm_message, req.service_id) ||
+		       field->offset == offsetof(struct cm_message, req.private_data);
+	case CM_MESSAGE_SIDR_REQ:
+		return field->offset == offsetof(struct cm_message, sidr_req.request_id) ||
+		       field->offset == offsetof(struct cm_message, sidr_req.service_id) ||
+		       field->offset == offsetof(struct cm_message, sidr_req.private_data);
+	default:
+		return field->offset <= offsetof(struct cm_message, rtu.remote_comm_id);
+	}
+}
 
 enum cm_target_kind cm_message_target(const uint8_t mad[MAD_BYTES], struct cm_target *target)
 {
@@ -200,10 +217,8 @@ enum cm_target_kind cm_message_target(const uint8_t mad[MAD_BYTES], struct cm_ta
 	if (!layout)
 		return target->kind;
 	message.kind = (enum cm_message_kind)(layout - layouts);
-	if (message.kind == CM_MESSAGE_REQ || message.kind == CM_MESSAGE_SIDR_REQ)
-		cm_message_parse(mad, &message);
-	else	/* for each message on its way: no more than is asked for */
-		for (unsigned i = 0; i < CM_ID_FIELDS; i++)
+	for (unsigned i = 0; i < layout->fields; i++)
+		if (cm_is_of_target(message.kind, &layout->field[i]))
 			field_read(&layout->field[i], mad + MAD_HEADER_BYTES, &message);
 	target->sender_id = cm_message_sender_id(&message);
 	if (cm_message_service_of(&message, &target->service_id, &data)) {

@@ -9,6 +9,11 @@ uint64_t field_bits(const uint8_t *data, unsigned bit, unsigned width)
 {
 	uint64_t value = 0;
 
+	if (!((bit | width) % 8)) {	/* most are whole bytes */
+		for (data += bit / 8; width; width -= 8)
+			value = value << 8 | *data++;
+		return value;
+	}
 	/* Byte by byte: the first and the last may be parts. */
 	while (width) {
 		unsigned room = 8 - bit % 8, take = width < room ? width : room;
@@ -23,6 +28,11 @@ uint64_t field_bits(const uint8_t *data, unsigned bit, unsigned width)
 /* The bits must be zero before. */
 static void field_put_bits(uint8_t *data, unsigned bit, unsigned width, uint64_t value)
 {
+	if (!((bit | width) % 8)) {
+		for (data += (bit + width) / 8; width; width -= 8, value >>= 8)
+			*--data = (uint8_t)value;
+		return;
+	}
 	while (width) {
 		unsigned room = 8 - bit % 8, take = width < room ? width : room;
 

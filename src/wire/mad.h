@@ -37,6 +37,7 @@ struct mad_address {
 	uint32_t interface;		/* scope of link-local addresses; 0: any */
 	uint32_t flow_label;		/* IPv6 */
 	uint8_t traffic_class, hop_limit;	/* hop_limit 0: 64 */
+	uint16_t slot;			/* of a request: who has served such a one on this host; or 0 */
 	uint8_t link;			/* as that of a datagram (base/datagram.h); 0: UDP */
 	/* By a port of a virtual fabric: remote is ip_addr_of_lid(). Else the port is 0. */
 	struct ib_way ib;

@@ -50,6 +50,43 @@ static void connecting_shows_each_side_the_other(void **test)
 	endpoint_destroy(active);
 }
 
+/* The address of the message that will be sent next. */
+static struct mad_address next_to(void)
+{
+	assert_true(fake.first != fake.last);
+	return fake.queue[fake.first % FAKE_QUEUE].to;
+}
+
+static void a_request_names_who_has_answered_one_until_it_is_repeated(void **test)
+{
+	struct endpoint *listener = listen_on(ip("127.0.0.1", 7999), 10), *first, *second, *elsewhere;
+
+	first = call(ip("127.0.0.1", 7999));
+	assert_int_equal(next_to().slot, 0);
+	fake_deliver(0);
+	listener->user = take(RDMA_CM_EVENT_CONNECT_REQUEST).endpoint;
+	assert_int_equal(answer(listener->user), 0);
+	fake_deliver(0);
+	take(RDMA_CM_EVENT_CONNECT_RESPONSE);
+	second = call(ip("127.0.0.1", 7999));
+	assert_int_equal(next_to().slot, FAKE_SLOT);
+	fake_deliver(~0ull);
+	fake_tick(400000000ull);
+	assert_int_equal(next_to().slot, 0);
+	fake_deliver(~0ull);
+	elsewhere = call(ip("10.0.0.2", 7999));
+	assert_int_equal(next_to().slot, 0);
+	endpoint_destroy(elsewhere);
+	elsewhere = call(ip("127.0.0.1", 7983));	/* of the same place in the table */
+	assert_int_equal(next_to().slot, 0);
+	fake_deliver(~0ull);
+	endpoint_destroy(elsewhere);
+	endpoint_destroy(second);
+	endpoint_destroy(listener->user);
+	endpoint_destroy(listener);
+	endpoint_destroy(first);
+}
+
 static void the_attributes_of_both_queue_pairs_fit(void **test)
 {
 	struct pair pair = connect_pair();
@@ -459,6 +496,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		channel_test(connecting_shows_each_side_the_other),
+		channel_test(a_request_names_who_has_answered_one_until_it_is_repeated),
 		channel_test(the_attributes_of_both_queue_pairs_fit),
 		channel_test(attributes_wait_for_what_is_known),
 		channel_test(both_sides_hear_of_a_disconnect_once),

@@ -339,6 +339,7 @@ static inline unsigned fake_deliver(uint64_t lost)
 		uint8_t mad[MAD_BYTES];
 		struct mad_address from = fake.queue[at].to;
 
+		from.slot = 0;
 		memcpy(mad, fake.queue[at].mad, MAD_BYTES);
 		memcpy(from.local, fake.queue[at].to.remote, 16);
 		memcpy(from.remote, fake.queue[at].to.local, 16);

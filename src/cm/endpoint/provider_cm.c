@@ -10,6 +10,7 @@
 
 #include "cm/endpoint/internal.h"
 #include "platform/clock.h"
+#include "wire/qpn.h"
 
 static uint8_t at_most_7(uint8_t count)
 {
@@ -29,6 +30,27 @@ static uint8_t ack_timeout(uint8_t ack_delay, uint8_t lifetime)
 	else
 		sum = ack_delay + (trip >= ack_delay - 1);
 	return sum < 31 ? sum : 31;
+}
+
+/* ---- servers on this host ---- */
+
+/*
+ * Which process has answered a REQ: the next one for the same service goes to it directly. It hands on what is
+ * another's by now.
+ */
+#define SERVERS_KNOWN	16u
+
+static struct known_server {
+	uint64_t service_id;
+	uint8_t address[16];
+	uint16_t slot;
+} known_servers[SERVERS_KNOWN];		/* by the service ID's last bits; under agent.lock */
+
+static struct known_server *server_place(const struct endpoint *endpoint, struct known_server *wanted)
+{
+	*wanted = (struct known_server){ address_service_id(&endpoint->destination, endpoint->space) };
+	memcpy(wanted->address, endpoint->path.remote, 16);
+	return &known_servers[wanted->service_id % SERVERS_KNOWN];
 }
 
 /* ---- calls ---- */
@@ -69,13 +91,13 @@ static int cm_provider_connect(struct endpoint *endpoint, const struct rdma_conn
 	uint8_t data[sizeof(((struct cm_req *)0)->private_data)];
 	const struct endpoint_path *path = &endpoint->path;
 	size_t header = ip_cm_bytes(endpoint);
+	struct known_server wanted, *server = server_place(endpoint, &wanted);
 	struct cm_connect request;
 
 	if (explain_too_long("rdma_connect", parameters->private_data_len, sizeof(data) - header))
 		return EINVAL;
 	request = (struct cm_connect){
-		.service_id = address_service_id(&endpoint->destination, endpoint->space),
-		.local_ca_guid = endpoint->port->gid.guid,
+		.service_id = wanted.service_id, .local_ca_guid = endpoint->port->gid.guid,
 		.local_qpn = endpoint->qp_num, .starting_psn = endpoint->starting_psn,
 		.transport = transport_of(endpoint->qp_type),
 		.responder_resources = parameters->responder_resources,
@@ -93,6 +115,9 @@ static int cm_provider_connect(struct endpoint *endpoint, const struct rdma_conn
 	memcpy(request.local_gid, endpoint->port->gid.gid.raw, 16);
 	memcpy(request.remote_gid, path->dgid.raw, 16);
 	provider_describe_way(endpoint, &request.address);
+	if (endpoint->peer_local && server->service_id == wanted.service_id &&
+	    !memcmp(server->address, wanted.address, 16))
+		request.address.slot = server->slot;
 	if (ece) {
 		request.ece_vendor_id = ece->vendor_id;
 		request.ece_options = ece->options;
@@ -215,8 +240,14 @@ static void connect_reply(struct endpoint *endpoint, const struct cm_message *me
 {
 	const struct cm_rep *rep = &message->rep;
 	struct endpoint_terms *terms = &endpoint->terms;
+	struct known_server known, *server;
 	struct queued_event *event;
 
+	if (endpoint->peer_local) {
+		server = server_place(endpoint, &known);
+		known.slot = (uint16_t)comm_id_slot(rep->local_comm_id);
+		*server = known;
+	}
 	terms->remote_qpn = cm_rep_qpn(rep, transport_of(endpoint->qp_type));
 	terms->remote_psn = rep->starting_psn;
 	terms->responder_resources = rep->initiator_depth;

@@ -341,6 +341,7 @@ static int connection_start(struct cm_connection *connection, const struct cm_me
 		return err;
 	cm_enter(connection, state, now_ns);
 	cm_send(connection, message);
+	connection->address.slot = 0;	/* repeated, it looks for its server anew */
 	return 0;
 }
 

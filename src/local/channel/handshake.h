@@ -30,7 +30,7 @@
  * messages (transport/message.h), grants, control messages. Processes of different versions use
  * UDP.
  */
-#define HANDSHAKE_VERSION	13u
+#define HANDSHAKE_VERSION	14u
 
 /* A process's description of itself; sent as is (one host, one byte order). */
 struct hello {

@@ -135,6 +135,13 @@ void cq_push_end(struct cq *cq, struct completion *completion, bool solicited, s
 	lock_release_plain(&cq->lock);
 }
 
+void cq_push_given(struct cq *cq, struct cq_poll *poll, const struct wqe_slot *slot)
+{
+	poll->got++;
+	wqe_slot_free(slot);
+	lock_release_plain(&cq->lock);
+}
+
 bool cq_push_slot(struct cq *cq, const struct ibv_wc *wc, struct wqe_slot slot, bool solicited, uint64_t now_ns,
 		  struct effects *effects)
 {

@@ -131,6 +131,17 @@ bool cq_push_full(struct cq *cq, const struct completion *completion, bool solic
 /* A full CQ drops its oldest completion, if it was asked to; else it is in error, and false. */
 bool cq_make_room(struct cq *cq, struct effects *effects) REQUIRES(cq->lock);
 
+static inline bool cq_is_empty(const struct cq *cq)
+{
+	return atomic_load_explicit(&cq->head, memory_order_acquire) ==	/* A12 */
+	       atomic_load_explicit(&cq->tail, memory_order_relaxed);
+}
+
+static inline bool cq_is_armed(const struct cq *cq)
+{
+	return atomic_load_explicit(&cq->armed, memory_order_relaxed) != CQ_UNARMED;
+}
+
 /* Is there room for one more completion? None follows the one that was lost. */
 static inline bool cq_has_room(const struct cq *cq) REQUIRES(cq->lock)
 {
@@ -154,6 +165,18 @@ static inline struct completion *cq_push_begin(struct cq *cq, struct effects *ef
 	return NULL;
 }
 
+/*
+ * In place of the second, where @effects names a poll of the CQ, nothing precedes the completion and
+ * nobody waits for an event: where to write what ibv_poll_cq() gives. NULL: not so.
+ */
+static inline struct ibv_wc *cq_push_polled(struct cq *cq, const struct effects *effects) REQUIRES(cq->lock)
+{
+	const struct cq_poll *poll = effects->poll;
+
+	return poll && poll->cq == cq && poll->got < poll->count && cq_is_empty(cq) && !cq_is_armed(cq) ?
+		       &poll->wc[poll->got] : NULL;
+}
+void cq_push_given(struct cq *cq, struct cq_poll *poll, const struct wqe_slot *slot) RELEASES(cq->lock);
 void cq_push_end(struct cq *cq, struct completion *completion, bool solicited, struct effects *effects)
 	RELEASES(cq->lock);
 /*
@@ -170,17 +193,6 @@ void cq_row_end(struct cq *cq) RELEASES(cq->lock);
 /* Take up to @count completions, and free the slots of their requests; returns how many. */
 int cq_take(struct cq *cq, int count, struct ibv_wc *wc);
 int cq_take_one(struct cq *cq, struct completion *completion);	/* 1 or 0 */
-
-static inline bool cq_is_empty(const struct cq *cq)
-{
-	return atomic_load_explicit(&cq->head, memory_order_acquire) ==	/* A12 */
-	       atomic_load_explicit(&cq->tail, memory_order_relaxed);
-}
-
-static inline bool cq_is_armed(const struct cq *cq)
-{
-	return atomic_load_explicit(&cq->armed, memory_order_relaxed) != CQ_UNARMED;
-}
 
 /*
  * ibv_req_notify_cq: arm for the next completion (or solicited one). One that waits already, and came behind the

@@ -74,12 +74,14 @@ struct async_event {
 
 struct effects {
 	unsigned count;
+	struct cq_poll *poll;		/* completions of that CQ may be given at once (object/cq.h); NULL: none */
 	struct event_queue *wake[EFFECTS_MAX];	/* raise by 1 each; holds a reference */
 };
 
 static inline void effects_init(struct effects *effects)
 {
 	effects->count = 0;
+	effects->poll = NULL;
 }
 
 static inline bool effects_full(const struct effects *effects)

@@ -77,11 +77,19 @@ static void finish_push_send(struct qp_call *call, const struct send_wqe *wqe, u
 	struct qp *qp = call->qp;
 	struct cq *cq = qp->send_cq;
 	struct completion *completion = cq_push_begin(cq, call->effects);
+	const struct wqe_slot slot = { &qp->sq.slots, number, false };
+	struct ibv_wc *wc;
 
 	lock_alias(&qp->lock);
 	if (completion) {
+		wc = cq_push_polled(cq, call->effects);
+		if (wc) {
+			*wc = finish_wc(qp, wqe, status);
+			cq_push_given(cq, call->effects->poll, &slot);
+			return;
+		}
 		*completion = (struct completion){ .wc = finish_wc(qp, wqe, status), .timestamp_ns = call->now_ns,
-						   .slot = { &qp->sq.slots, number, false } };
+						   .slot = slot };
 		cq_push_end(cq, completion, false, call->effects);
 	}
 	finish_pushed(call, cq, completion);

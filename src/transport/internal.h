@@ -77,12 +77,21 @@ static const uint8_t qp_counter_of[COUNTER_COUNT] = {
 #undef QP_COUNTS
 };
 
-static inline void count(const struct qp_call *call, enum counter counter)
+static inline void count_of(const struct qp *qp, enum counter counter, uint32_t times) REQUIRES(qp->lock)
 {
-	counter_add(call->qp->transport->counters, counter, 1);
-	if (qp_counter_of[counter])
-		atomic_fetch_add_explicit(&call->qp->access->tally[qp_counter_of[counter] - 1], 1,
-					  memory_order_relaxed);
+	_Atomic uint32_t *tally;
+
+	counter_add(qp->transport->counters, counter, times);
+	if (!qp_counter_of[counter])
+		return;
+	tally = &qp->access->tally[qp_counter_of[counter] - 1];
+	atomic_store_explicit(tally, atomic_load_explicit(tally, memory_order_relaxed) + times,
+			      memory_order_relaxed);
+}
+
+static inline void count(const struct qp_call *call, enum counter counter) REQUIRES(call->qp->lock)
+{
+	count_of(call->qp, counter, 1);
 }
 
 /* Of keys that requests name. An XRC_RECV QP has the protection domain of the SRQ that the request names. */

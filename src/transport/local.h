@@ -112,17 +112,25 @@ struct message_answer {
 	uint64_t token;
 	bool refused;
 	bool committed;			/* to one that was completed before (transport_message_commit()) */
+	uint32_t row;			/* of so many with tokens in a row, which were executed, it is the first */
 };
 
 #define MESSAGE_NONE	UINT32_MAX
 
-/* Take it. The number of the message that is done with; MESSAGE_NONE: none is. */
-static inline uint32_t transport_answered(struct qp *qp, const struct message_answer *answer, uint64_t now_ns,
+/*
+ * Take it. The number of the message that is done with; MESSAGE_NONE: none is, or answer->row are, from 1
+ * on. Those have no completion; the last of a row is taken by itself, with what is due behind it.
+ */
+static inline uint32_t transport_answered(struct qp *qp, struct message_answer *answer, uint64_t now_ns,
 					  struct effects *effects) REQUIRES(qp->lock)
 {
 	const uint32_t before = qp->requester.local_messages;
 	const uint32_t oldest = psn_add(qp->requester.message_sequence, -before);
+	uint32_t row = answer->row > 1 ? transport_row_answered(qp, answer->token, answer->row - 1) : 0;
 
+	answer->row = row;
+	if (row)
+		return MESSAGE_NONE;
 	if (answer->committed) {
 		if (answer->refused)
 			transport_message_unmade(qp, now_ns, effects);

@@ -166,6 +166,28 @@ static void message_take_back(struct qp *qp) REQUIRES(qp->lock)
 	requester->packets_until = qp->sq.tail + 1;
 }
 
+uint32_t transport_row_answered(struct qp *qp, uint64_t token, uint32_t most)
+{
+	struct requester *requester = &qp->requester;
+	uint32_t n;
+
+	if (qp->counted)
+		return 0;
+	if (most > requester->local_messages)
+		most = requester->local_messages;
+	for (n = 0; n < most; n++) {
+		const struct send_wqe *wqe = send_queue_at(&qp->sq, qp->sq.tail + n);
+
+		if (wqe->token != token + n || wqe->opcode != IBV_WR_SEND || wqe->flags & IBV_SEND_SIGNALED)
+			break;
+	}
+	requester->local_messages -= n;
+	qp->sq.tail += n;
+	if (n)
+		count_of(qp, COUNTER_LOCAL_SEND, n);
+	return n;
+}
+
 void transport_message_answered(struct qp *qp, uint64_t token, bool refused, uint64_t now_ns,
 		      struct effects *effects)
 {

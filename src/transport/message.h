@@ -118,6 +118,11 @@ void transport_message_sent(struct qp *qp, struct send_wqe *wqe, uint64_t token,
 	REQUIRES(qp->lock);
 /* transport_deadline() while messages are unanswered: when to check whether the peer is silent. */
 uint64_t transport_message_deadline(const struct qp *qp) REQUIRES(qp->lock);
+/*
+ * The messages with @token and those behind it, at most @most, have been executed, and one more has. How many were
+ * SENDs without completion: they are done with.
+ */
+uint32_t transport_row_answered(struct qp *qp, uint64_t token, uint32_t most) REQUIRES(qp->lock);
 /* Take an answer. Those to messages sent before a reset of the QP are ignored. */
 void transport_message_answered(struct qp *qp, uint64_t token, bool refused, uint64_t now_ns,
 		      struct effects *effects) REQUIRES(qp->lock);

@@ -8,6 +8,8 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "base/test_random.h"
+#include "transport/local.h"
 #include "transport/message_test_support.h"
 
 #define RECEIVES	5u
@@ -478,6 +480,162 @@ static void a_row_holds_the_region_that_was_last_named(void **state) UNCHECKED_L
 	station_free(s);
 }
 
+/* ---- answers ---- */
+
+#define ANSWERS 12u
+
+/* Messages that are sent, and what their answers say. */
+struct answers {
+	unsigned count;
+	uint64_t token[ANSWERS];
+	bool refused[ANSWERS];
+};
+
+static void send_some(struct station *s, struct answers *answers, uint64_t *random) UNCHECKED_LOCKS
+{
+	unsigned i;
+
+	answers->count = 1 + (unsigned)(test_random(random) % ANSWERS);
+	for (i = 0; i < answers->count; i++) {
+		struct ibv_sge sge = station_sge(s, 1024, 8);
+		struct ibv_send_wr wr = { .wr_id = test_random(random), .sg_list = &sge, .num_sge = 1,
+			.opcode = test_random(random) % 8 ? IBV_WR_SEND : IBV_WR_SEND_WITH_IMM,
+			.send_flags = test_random(random) % 4 ? 0 : IBV_SEND_SIGNALED };
+		struct carried carried;
+
+		post_wr(s, &wr);
+		/* Between them are those of others. */
+		answers->token[i] = (i ? answers->token[i - 1] : 100u) + (test_random(random) % 6 ? 1u : 2u);
+		answers->refused[i] = !(test_random(random) % 40);
+		send_message(s, answers->token[i], &carried);
+	}
+}
+
+static void answer_each(struct station *s, const struct answers *answers)
+{
+	unsigned i;
+
+	for (i = 0; i < answers->count; i++)
+		answer_message(s, answers->token[i], answers->refused[i]);
+}
+
+/* As local/move/receive.c. The last of a row is taken by itself. */
+static unsigned answer_rows(struct station *s, const struct answers *answers) UNCHECKED_LOCKS
+{
+	unsigned i, in_rows = 0;
+
+	for (i = 0; i < answers->count;) {
+		struct message_answer taken = { answers->token[i], answers->refused[i], false, 1 };
+
+		while (!taken.refused && i + taken.row < answers->count && !answers->refused[i + taken.row] &&
+		       answers->token[i + taken.row] == taken.token + taken.row)
+			taken.row++;
+		transport_answered(&s->qp, &taken, s->now_ns, &s->effects);
+		in_rows += taken.row;
+		i += taken.row ? taken.row : 1;
+	}
+	return in_rows;
+}
+
+static void expect_the_same_queue(struct station *one, struct station *other) UNCHECKED_LOCKS
+{
+	struct requester *a = &one->qp.requester, *b = &other->qp.requester;
+	struct ibv_wc of_one, of_other;
+	enum counter n;
+
+	assert_int_equal(one->qp.sq.tail, other->qp.sq.tail);
+	assert_int_equal(one->qp.sq.sent, other->qp.sq.sent);
+	assert_int_equal(one->qp.state, other->qp.state);
+	assert_int_equal(a->local_messages, b->local_messages);
+	assert_int_equal(a->refused, b->refused);
+	assert_int_equal(a->send_wqe, b->send_wqe);
+	assert_int_equal(a->stalls, b->stalls);
+	assert_int_equal(a->drain_reported, b->drain_reported);
+	assert_int_equal(a->loss.progress_ns, b->loss.progress_ns);
+	for (n = 0; n < COUNTER_COUNT; n++)
+		assert_int_equal(station_counter(one, n), station_counter(other, n));
+	while (cq_take(&one->send_cq, 1, &of_one)) {
+		assert_int_equal(cq_take(&other->send_cq, 1, &of_other), 1);
+		assert_memory_equal(&of_one, &of_other, sizeof(of_one));
+	}
+	assert_int_equal(cq_take(&other->send_cq, 1, &of_other), 0);
+	assert_int_equal(one->qp.sq.slots.freed, other->qp.sq.slots.freed);
+}
+
+static void answers_in_a_row_are_as_each_by_itself(void **state) UNCHECKED_LOCKS
+{
+	struct comp_counter sends[2];
+	struct comp_counters counters[2] = { { .of = { [COMP_SEND] = &sends[0] } },
+					     { .of = { [COMP_SEND] = &sends[1] } } };
+	uint64_t seed, random;
+	unsigned i, in_rows = 0;
+
+	for (seed = 1; seed <= 2000; seed++) {
+		struct station *s[2] = { station_inside(), station_inside() };
+		struct answers answers;
+
+		for (i = 0; i < 2; i++) {
+			random = seed;
+			s[i]->now_ns = 1000000;
+			send_some(s[i], &answers, &random);
+			s[i]->qp.requester.stalls = 1;
+			if (seed % 16 == 1)
+				station_move(s[i], IBV_QPS_SQD);
+			memset(&sends[i], 0, sizeof(sends[i]));
+			if (seed % 16 == 2)
+				s[i]->qp.counted = &counters[i];
+			s[i]->now_ns += 1000000;
+		}
+		answer_each(s[0], &answers);
+		in_rows += answer_rows(s[1], &answers);
+		expect_the_same_queue(s[0], s[1]);
+		assert_int_equal(sends[0].done, sends[1].done);
+		for (i = 0; i < 2; i++) {
+			s[i]->qp.counted = NULL;
+			station_free(s[i]);
+		}
+	}
+	assert_in_range(in_rows, 3000, 12000);
+}
+
+/* Of a SEND, to who polls; and through the ring behind others, to who waits for an event, and with no room. */
+static void who_polls_has_the_completion_of_a_send_at_once(void **state) UNCHECKED_LOCKS
+{
+	struct station *s = station_inside();
+	struct ibv_wc wc[4];
+	struct cq_poll poll = { &s->send_cq, wc, 1, 0 };
+	struct comp_channel channel = { 0 };
+	unsigned i;
+
+	for (i = 0; i < 5; i++)
+		post_and_send(s, IBV_WR_SEND, i, 8, i);
+	effects_init(&s->effects);
+	s->effects.poll = &poll;
+	for (i = 0; i < 2; i++)
+		transport_message_answered(&s->qp, i, false, s->now_ns, &s->effects);
+	assert_int_equal(poll.got, 1);
+	assert_int_equal(wc[0].wr_id, 0);
+	assert_int_equal(s->qp.sq.slots.freed, 1);
+	poll.count = 4;
+	transport_message_answered(&s->qp, 2, false, s->now_ns, &s->effects);
+	assert_int_equal(poll.got, 1);
+	assert_int_equal(cq_take(&s->send_cq, 4, wc), 2);
+	assert_int_equal(wc[1].wr_id, 2);
+	event_queue_init(&channel.queue, -1, nothing_to_release);
+	s->send_cq.channel = &channel;
+	cq_arm(&s->send_cq, false, &s->effects);
+	transport_message_answered(&s->qp, 3, false, s->now_ns, &s->effects);
+	assert_int_equal(poll.got, 1);
+	assert_int_equal(s->effects.count, 1);
+	assert_int_equal(cq_take(&s->send_cq, 4, wc), 1);
+	poll.cq = &s->recv_cq;
+	transport_message_answered(&s->qp, 4, false, s->now_ns, &s->effects);
+	assert_int_equal(poll.got, 1);
+	expect_wc(&s->send_cq, 4, IBV_WC_SUCCESS);
+	s->send_cq.channel = NULL;
+	station_free(s);
+}
+
 /* ---- two threads ---- */
 
 #define RACE_MESSAGES 5000u
@@ -542,6 +700,8 @@ int main(void)
 		TEST(so_it_does_for_one_who_polls),
 		TEST(who_polls_an_empty_cq_has_completions_at_once),
 		TEST(a_row_holds_the_region_that_was_last_named),
+		TEST(answers_in_a_row_are_as_each_by_itself),
+		TEST(who_polls_has_the_completion_of_a_send_at_once),
 		TEST(receives_are_posted_while_a_row_takes_them),
 	};
 

@@ -167,6 +167,7 @@ struct ring_answer {
 	uint32_t owner, cell;
 	bool refused;
 	bool committed;			/* completed before, by ring_commit() */
+	uint32_t behind;		/* as many more have arrived, of ring_take_answer() */
 };
 
 /*
@@ -174,6 +175,13 @@ struct ring_answer {
  * thread.
  */
 bool ring_take_answer(struct link *link, unsigned channel, struct ring_answer *answer);
+/*
+ * Of those behind @answer, the last one that was taken: how many in a row are for the same owner, of
+ * messages that were executed and whose data was in the ring, @max at most. And take so many, unseen.
+ */
+uint32_t ring_row_behind(const struct link *link, unsigned channel, const struct ring_answer *answer,
+			 uint32_t max);
+void ring_take_row(struct link *link, unsigned channel, uint32_t count);
 /*
  * Likewise, if the peer gave it before it sent @message: so it comes before what the peer may have sent because of
  * ours.

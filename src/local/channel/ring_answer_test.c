@@ -32,6 +32,59 @@ static void an_answer_is_known_from_the_message_that_came_behind_it(void **state
 	assert_true(ring_take_answer(here, channel_here, &answer));
 }
 
+/* ---- several at once ---- */
+
+/* Messages 1 to 9: number 4 was refused, number 6 fetched, 8 and 9 are another owner's. */
+static void answers_in_a_row_are_those_of_one_owner(void **state)
+{
+	struct ring_answer answer;
+	struct ring_room room;
+	uint32_t i;
+
+	for (i = 1; i <= 9; i++) {
+		assert_int_equal(ring_send_begin(here, channel_here, 1, &room), 0);
+		memset(room.head, 0, RING_HEAD_WORDS * sizeof(*room.head));
+		room.fetched = i == 6 ? 1 : 0;
+		ring_send_end(here, &room, i < 8 ? 7 : 5);
+	}
+	for (i = 1; i <= 9; i++) {
+		struct ring_message message;
+
+		assert_true(ring_peek(there, &message));
+		ring_finish(there, &message, i == 4);
+	}
+	assert_true(ring_take_answer(here, channel_here, &answer));
+	assert_int_equal(answer.behind, 8);
+	assert_int_equal(ring_row_behind(here, channel_here, &answer, 1), 1);
+	assert_int_equal(ring_row_behind(here, channel_here, &answer, 16), 2);
+	ring_take_row(here, channel_here, 2);
+	assert_true(ring_take_answer(here, channel_here, &answer));
+	assert_true(answer.refused && answer.cell == 3);
+	assert_int_equal(ring_row_behind(here, channel_here, &answer, 16), 1);
+	ring_take_row(here, channel_here, 1);
+	assert_true(ring_take_answer(here, channel_here, &answer));
+	assert_int_equal(answer.cell, 5);
+	assert_int_equal(ring_row_behind(here, channel_here, &answer, 16), 1);
+	ring_take_row(here, channel_here, 0);
+	assert_true(ring_take_answer(here, channel_here, &answer));
+	assert_int_equal(answer.cell, 6);
+	assert_int_equal(ring_row_behind(here, channel_here, &answer, 16), 0);
+	assert_true(ring_take_answer(here, channel_here, &answer));
+	assert_int_equal(answer.owner, 5);
+	assert_int_equal(ring_row_behind(here, channel_here, &answer, 16), 1);
+	ring_take_row(here, channel_here, 1);
+	expect_no_answer();
+	/* What has not been answered is in no row. */
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(ring_send_begin(here, channel_here, 1, &room), 0);
+		ring_send_end(here, &room, 5);
+	}
+	answer.cell = 8;
+	assert_int_equal(ring_row_behind(here, channel_here, &answer, 16), 1);
+	answer.behind = 0;
+	assert_int_equal(ring_row_behind(here, channel_here, &answer, 16), 0);
+}
+
 /* ---- completed before it is taken ---- */
 
 /*
@@ -634,6 +687,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(an_answer_is_known_from_the_message_that_came_behind_it),
+		TEST(answers_in_a_row_are_those_of_one_owner),
 		TEST(a_message_that_was_completed_early_says_so),
 		TEST(a_sleeper_is_rung_for_a_message_once),
 		TEST(who_does_not_wait_for_answers_sleeps_on),

@@ -25,12 +25,13 @@
  *		ring_message.c: answers_of
  *	R3	hazard.h: hazard_end			A3
  *	A3	hazard.h: hazard_names			R3
- *	R7	ring_message.c: ring_message_take_answer	A7
+ *	R7	ring_message.c: ring_message_take_answer,	A7
+ *		ring_take_row
  *	A7	ring_message.c: ring_send_end,		R7
  *		ring.c: finds_room
  *	R8	ring_message.c: ring_send_end		A8
  *	A8	ring_message.c: answers_of,		R8
- *		has_hinted_answer
+ *		hinted_answers
  *	R9	peer_memory.c: peer_region_add		A9
  *	A9	peer_memory.c: entry_read		R9
  *	R10	object/recv_queue.c: recv_queue_post_one	A10

@@ -382,22 +382,25 @@ static uint32_t answers_of(const struct producer *producer)
 }
 
 /* By the peer's last message alone. */
-static bool has_hinted_answer(const struct producer *producer)
+static uint32_t hinted_answers(const struct producer *producer)
 {
 	uint32_t completed = atomic_load_explicit(&producer->completed, memory_order_relaxed);
 
-	return producer->hint_valid && producer->consumed_hint != completed &&
-	       count_consumed(producer->consumed_hint, completed,
+	if (!producer->hint_valid || producer->consumed_hint == completed)
+		return 0;
+	return count_consumed(producer->consumed_hint, completed,
 			      atomic_load_explicit(&producer->sent, memory_order_acquire));	/* A8 */
 }
 
 /* answers_of() for the receiving thread, which may have a hint. */
-static bool has_answer(struct producer *producer)
+static uint32_t answers_arrived(struct producer *producer)
 {
-	if (has_hinted_answer(producer))
-		return true;
+	uint32_t count = hinted_answers(producer);
+
+	if (count)
+		return count;
 	producer->hint_valid = false;
-	return answers_of(producer) > 0;
+	return answers_of(producer);
 }
 
 static void ring_message_take_answer(struct producer *producer, struct ring_answer *answer)
@@ -410,6 +413,7 @@ static void ring_message_take_answer(struct producer *producer, struct ring_answ
 	answer->cell = number;
 	answer->refused = bits >> number % 64 & 1;
 	answer->committed = false;
+	answer->behind = 0;
 	if (answer->owner && producer->fetched[number % CHANNEL_CELLS]) {
 		answer->committed = producer->fetched[number % CHANNEL_CELLS] == FETCHED_COMMITTED;
 		if (answer->committed) {
@@ -427,18 +431,50 @@ static void ring_message_take_answer(struct producer *producer, struct ring_answ
 bool ring_take_answer(struct link *link, unsigned number, struct ring_answer *answer)
 {
 	struct channel *channel = channel_at(ring_of(link), number);
+	uint32_t count;
 
-	while (channel && has_answer(&channel->producer)) {
+	while (channel && (count = answers_arrived(&channel->producer))) {
 		ring_message_take_answer(&channel->producer, answer);
+		answer->behind = count - 1;
 		if (answer->owner)
 			return true;
 	}
 	return false;
 }
 
+uint32_t ring_row_behind(const struct link *link, unsigned number, const struct ring_answer *answer, uint32_t max)
+{
+	struct channel *channel = channel_at(ring_of(link), number);
+	const struct producer *producer = &channel->producer;
+	uint32_t n;
+
+	if (!channel)
+		return 0;
+	for (n = 0; n < max && n < answer->behind; n++) {
+		uint32_t cell = answer->cell + 1 + n;
+		uint64_t refused = atomic_load_explicit(&producer->theirs->refused[cell % CHANNEL_CELLS / 64],
+							memory_order_relaxed);
+
+		if (producer->owner[cell % CHANNEL_CELLS] != answer->owner ||
+		    producer->fetched[cell % CHANNEL_CELLS] || refused >> cell % 64 & 1)
+			break;
+	}
+	return n;
+}
+
+void ring_take_row(struct link *link, unsigned number, uint32_t count)
+{
+	struct channel *channel = channel_at(ring_of(link), number);
+
+	if (!channel || !count)
+		return;
+	count += atomic_load_explicit(&channel->producer.completed, memory_order_relaxed);
+	atomic_store_explicit(&channel->producer.completed, count, memory_order_release);	/* R7 */
+}
+
 bool ring_take_answer_before(const struct ring_message *message, struct ring_answer *answer)
 {
-	while (has_hinted_answer(&message->from->producer) && message_is_open(message)) {
+	while (hinted_answers(&message->from->producer) && message_is_open(message)) {
 		ring_message_take_answer(&message->from->producer, answer);
 		if (answer->owner)
 			return true;

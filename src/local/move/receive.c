@@ -28,15 +28,14 @@ struct receiver {
 	struct message_row row;		/* of messages for it; row.qp NULL: none is open */
 	const struct grant_page *alive;	/* of an open row: the sender's grants ... */
 	unsigned channel, length;	/* ... whose messages, how many so far */
-	struct cq_poll *poll;		/* by the caller; NULL: by nobody */
-	struct effects effects;
+	struct effects effects;		/* with the poll of the caller, if it polls */
 };
 
 static void receive_init(struct receiver *receiver, struct cq_poll *poll)
 {
-	receiver->poll = poll;
 	receiver->qp = receiver->row.qp = NULL;
 	effects_init(&receiver->effects);
+	receiver->effects.poll = poll;
 }
 
 static FLAT APART void receiver_end_row(struct receiver *receiver)
@@ -156,7 +155,7 @@ static FLAT APART bool receiver_begin_row(struct local *local, struct receiver *
 	receiver->alive = peer->alive;
 	receiver->channel = received->channel;
 	receiver->length = 0;
-	return transport_row_continue(&receiver->row, qp, receiver->poll);
+	return transport_row_continue(&receiver->row, qp, receiver->effects.poll);
 }
 
 /* False: nothing was done, and no row is open. */
@@ -226,6 +225,33 @@ static APART enum message_fate receive_take(struct local *local, struct receiver
 
 /* ---- answers ---- */
 
+/* Of a QP that is locked, as for the answer before it. */
+static APART void receive_take_row(struct local *local, struct receiver *receiver, unsigned channel,
+				   const struct ring_answer *answer)
+{
+	struct message_answer taken = { message_token(channel, answer->cell), false, false, 1 };
+	struct qp *qp = receiver->qp;
+
+	lock_assert_held(&qp->lock);
+	taken.row += ring_row_behind(local->channel_link, channel, answer, ROW_MAX);
+	transport_answered(qp, &taken, qp->send_cq->stamped ? clock_now_ns() : clock_coarse_ns(),
+			   &receiver->effects);
+	if (taken.row > 1)
+		ring_take_row(local->channel_link, channel, taken.row - 1);
+}
+
+/* Is it to a message whose request has no completion, with others behind it? */
+static bool may_be_row(const struct receiver *receiver, const struct ring_answer *answer)
+{
+	const struct qp *qp = receiver->qp;
+
+	if (!answer->behind || !qp || qp->number != answer->owner)
+		return false;
+	lock_alias((struct lock *)&qp->lock);
+	return !(send_queue_at(&qp->sq, qp->sq.tail)->flags & IBV_SEND_SIGNALED) && !answer->refused &&
+	       !answer->committed && !trace_wants(TRACE_PACKETS | TRACE_LOG) && !effects_full(&receiver->effects);
+}
+
 static APART void receive_take_answer(struct local *local, struct receiver *receiver, unsigned channel,
 				      const struct ring_answer *answer)
 {
@@ -255,7 +281,7 @@ static APART void receive_take_answer(struct local *local, struct receiver *rece
 		return;
 	lock_assert_held(&qp->lock);
 	taken = (struct message_answer){ message_token(channel, answer->cell), answer->refused,
-					 answer->committed };
+					 answer->committed, 1 };
 	number = transport_answered(qp, &taken, qp->send_cq->stamped ? clock_now_ns() : clock_coarse_ns(),
 				    &receiver->effects);
 	if (trace_wants(TRACE_PACKETS | TRACE_LOG) && number != MESSAGE_NONE)
@@ -312,7 +338,10 @@ static bool take_answers(struct local *local, struct receiver *receiver)
 
 	for (i = 0; i < count; i++)
 		while (ring_take_answer(local->channel_link, i, &answer)) {
-			receive_take_answer(local, receiver, i, &answer);
+			if (may_be_row(receiver, &answer))
+				receive_take_row(local, receiver, i, &answer);
+			else
+				receive_take_answer(local, receiver, i, &answer);
 			any = true;
 		}
 	return any;

@@ -196,28 +196,13 @@ static enum drop rx_take_multicast(struct receiver *receiver, const struct arriv
 	return engine->ops->multicast(engine->owner, &arrival->packet, &info, receiver->now_ns);
 }
 
-/*
- * Through a channel a process speaks for itself, and from an address of this host to the same one. By LID others
- * have seen to that.
- */
-static bool rx_is_forged_mad(struct receiver *receiver, const struct datagram *datagram, const uint8_t *mad)
-{
-	struct cm_target target;
-
-	if (!datagram->from_channel || datagram->ib_end)
-		return false;
-	cm_message_target(mad, &target);
-	return memcmp(datagram->source, datagram->destination, 16) ||
-	       (target.sender_id && !local_channel_has_slot(&receiver->engine->local, datagram->channel,
-							    comm_id_slot(target.sender_id)));
-}
-
 /* For QP0 or QP1. */
 static enum drop rx_take_mad(struct receiver *receiver, const struct arrival *arrival)
 {
 	struct engine *engine = receiver->engine;
 	const struct datagram *datagram = arrival->datagram;
 	uint8_t source[16], copy[PACKET_HEADER_MAX + MAD_BYTES + PAD_MAX + ICRC_BYTES];
+	struct cm_target target;
 	struct arrival own;
 	enum drop why;
 
@@ -230,9 +215,17 @@ static enum drop rx_take_mad(struct receiver *receiver, const struct arrival *ar
 		own.packet.payload = copy + (arrival->packet.payload - arrival->data);
 		arrival = &own;
 	}
-	if (arrival->packet.payload_bytes == MAD_BYTES &&
-	    rx_is_forged_mad(receiver, datagram, arrival->packet.payload))
-		return drop_count(engine->counters, DROP_FORGED, 1);
+	/*
+	 * Through a channel a process speaks for itself, and from an address of this host to the same one. By
+	 * LID others have seen to that.
+	 */
+	if (datagram->from_channel && !datagram->ib_end && arrival->packet.payload_bytes == MAD_BYTES) {
+		cm_message_target(arrival->packet.payload, &target);
+		if (memcmp(datagram->source, datagram->destination, 16) ||
+		    (target.sender_id && !local_channel_has_slot(&engine->local, datagram->channel,
+								 comm_id_slot(target.sender_id))))
+			return drop_count(engine->counters, DROP_FORGED, 1);
+	}
 	why = engine->ops->management(engine->owner, arrival, receiver->now_ns);
 	if (why == DROP_PKEY) {
 		memcpy(source, datagram->source, sizeof(source));

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/zeroed.h"
 #include "rdmacm/newer.h"
 #include "rdmacm/rdmacm.h"
 
@@ -175,7 +176,7 @@ int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
 		return refuse(EINVAL, "rdma_get_cm_event: no %s (null pointer)",
 			      channel ? "place for the event" : "channel");
 	do {
-		event = calloc(1, sizeof(*event));
+		event = zeroed_new(sizeof(*event));
 		if (!event)
 			return -1;
 		err = event_take(cm_channel_of(channel), event);

@@ -2,12 +2,13 @@
 /* rdma_create_id(3), rdma_destroy_id(3), rdma_migrate_id(3). */
 #include <stdlib.h>
 
+#include "base/zeroed.h"
 #include "rdmacm/rdmacm.h"
 
 struct id *id_new(struct rdma_event_channel *channel, void *context, enum rdma_port_space space,
 		  enum ibv_qp_type qp_type)
 {
-	struct id *id = calloc(1, sizeof(*id));
+	struct id *id = zeroed_new(sizeof(*id));
 
 	if (!id)
 		return NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One reader and one writer for all messages: both walk the rows of a message (wire/field.h).
+ * Readers and writers of messages: one of each for a kind, which the compiler makes of its rows. A walk
+ * over the rows (wire/field.h) does the same, by ten times as many instructions.
  */
 #include "wire/cm_message.h"
 
@@ -29,9 +30,39 @@
 #undef CM_PRIVATE
 #undef CM_END
 
+#define CM_MESSAGE(kind, member, attribute)                                                  \
+	static void cm_read_##member(const uint8_t *data, struct cm_message *message)        \
+	{
+#define CM_FIELD(member, field, type, byte, from, bits) \
+		message->member.field = (uint##type##_t)field_get(data, (byte) * 8 + (from), bits);
+#define CM_BYTES(member, field, byte, count) memcpy(message->member.field, data + (byte), count);
+#define CM_PRIVATE(member, byte, count) CM_BYTES(member, private_data, byte, count)
+#define CM_END(member) }
+#include "wire/cm_message.def"
+#undef CM_MESSAGE
+#undef CM_FIELD
+#undef CM_BYTES
+#undef CM_PRIVATE
+#undef CM_END
+
+#define CM_MESSAGE(kind, member, attribute)                                                  \
+	static void cm_write_##member(const struct cm_message *message, uint8_t *data)       \
+	{
+#define CM_FIELD(member, field, type, byte, from, bits) \
+		field_set(data, (byte) * 8 + (from), bits, message->member.field);
+#define CM_BYTES(member, field, byte, count) memcpy(data + (byte), message->member.field, count);
+#define CM_PRIVATE(member, byte, count) CM_BYTES(member, private_data, byte, count)
+#define CM_END(member) }
+#include "wire/cm_message.def"
+#undef CM_MESSAGE
+#undef CM_FIELD
+#undef CM_BYTES
+#undef CM_PRIVATE
+#undef CM_END
+
 static const struct cm_layout layouts[CM_MESSAGE_KINDS] = {
 #define CM_MESSAGE(kind, member, attribute)                                          \
-	[CM_MESSAGE_##kind] = { #kind, attribute, member##_fields,                   \
+	[CM_MESSAGE_##kind] = { #kind, attribute, cm_read_##member, cm_write_##member, member##_fields, \
 				sizeof(member##_fields) / sizeof(*member##_fields),
 #define CM_FIELD(member, field, type, byte, bit, width)
 #define CM_BYTES(member, field, byte, count)
@@ -52,32 +83,22 @@ const struct cm_layout *cm_layout(enum cm_message_kind kind)
 
 /* ---- reading and writing ---- */
 
-static const struct cm_layout *find_layout(const struct mad_header *header)
-{
-	if (header->class != MAD_CLASS_CM || header->class_version != CM_CLASS_VERSION ||
-	    header->method != MAD_METHOD_SEND)
-		return NULL;
-	for (unsigned i = 0; i < CM_MESSAGE_KINDS; i++)
-		if (layouts[i].attribute == header->attribute_id)
-			return &layouts[i];
-	return NULL;
-}
-
 bool cm_message_parse(const uint8_t mad[MAD_BYTES], struct cm_message *message)
 {
-	const struct cm_layout *layout;
 	struct mad_header header;
+	unsigned kind = 0;
 
-	if (!mad_parse(mad, MAD_BYTES, &header))
+	if (!mad_parse(mad, MAD_BYTES, &header) || header.class != MAD_CLASS_CM ||
+	    header.class_version != CM_CLASS_VERSION || header.method != MAD_METHOD_SEND)
 		return false;
-	layout = find_layout(&header);
-	if (!layout)
+	while (kind < CM_MESSAGE_KINDS && layouts[kind].attribute != header.attribute_id)
+		kind++;
+	if (kind == CM_MESSAGE_KINDS)
 		return false;
-	message->kind = (enum cm_message_kind)(layout - layouts);
+	message->kind = (enum cm_message_kind)kind;
 	message->transaction_id = header.transaction_id;
 	message->attribute_modifier = header.attribute_modifier;
-	for (unsigned i = 0; i < layout->fields; i++)
-		field_read(&layout->field[i], mad + MAD_HEADER_BYTES, message);
+	layouts[kind].read(mad + MAD_HEADER_BYTES, message);
 	return true;
 }
 
@@ -96,8 +117,7 @@ void cm_message_write(const struct cm_message *message, uint8_t mad[MAD_BYTES])
 
 	mad_write(&header, mad);
 	memset(mad + MAD_HEADER_BYTES, 0, MAD_DATA_BYTES);
-	for (unsigned i = 0; i < layout->fields; i++)
-		field_write(&layout->field[i], message, mad + MAD_HEADER_BYTES);
+	layout->write(message, mad + MAD_HEADER_BYTES);
 }
 
 uint8_t *cm_message_private_data(struct cm_message *message, size_t *bytes)
@@ -147,14 +167,6 @@ static bool cm_message_service_of(const struct cm_message *message, uint64_t *se
 	return true;
 }
 
-/* The port spaces of rdma_cma.h, which stand above the port in a service ID. */
-static bool is_ip_cm_service(uint64_t service_id)
-{
-	uint64_t space = service_id >> 16;
-
-	return space == 0x0106 || space == 0x0111 || space == 0x0002 || space == 0x013f;
-}
-
 static void read_ip(const uint8_t *data, bool ipv6, uint8_t address[16])
 {
 	memcpy(address, data, 16);
@@ -168,11 +180,14 @@ static void read_ip(const uint8_t *data, bool ipv6, uint8_t address[16])
 bool cm_message_ip(const struct cm_message *message, struct cm_ip_addresses *addresses)
 {
 	const uint8_t *data;
-	uint64_t service_id;
+	uint64_t service_id, space;
 	uint8_t version;
 
 	static_assert(IP_CM_BYTES <= sizeof(message->req.private_data), "the header fits");
-	if (!cm_message_service_of(message, &service_id, &data) || !is_ip_cm_service(service_id))
+	if (!cm_message_service_of(message, &service_id, &data))
+		return false;
+	space = service_id >> 16;	/* a port space of rdma_cma.h stands above the port */
+	if (space != 0x0106 && space != 0x0111 && space != 0x0002 && space != 0x013f)
 		return false;
 	version = data[1] >> 4;
 	if (data[0] || (version != 4 && version != 6))
@@ -184,42 +199,15 @@ bool cm_message_ip(const struct cm_message *message, struct cm_ip_addresses *add
 	return true;
 }
 
-/*
- * Read of each message on its way: no more than is asked for. Every message begins with the sender's ID and the
- * receiver's, or one of them.
- */
-static bool cm_is_of_target(enum cm_message_kind kind, const struct wire_field *field)
-{
-	switch (kind) {
-	case CM_MESSAGE_REQ:
-		return field->offset == offsetof(struct cm_message, req.local_comm_id) ||
-		       field->offset == offsetof(struct cm_message, req.service_id) ||
-		       field->offset == offsetof(struct cm_message, req.private_data);
-	case CM_MESSAGE_SIDR_REQ:
-		return field->offset == offsetof(struct cm_message, sidr_req.request_id) ||
-		       field->offset == offsetof(struct cm_message, sidr_req.service_id) ||
-		       field->offset == offsetof(struct cm_message, sidr_req.private_data);
-	default:
-		return field->offset <= offsetof(struct cm_message, rtu.remote_comm_id);
-	}
-}
-
 enum cm_target_kind cm_message_target(const uint8_t mad[MAD_BYTES], struct cm_target *target)
 {
 	struct cm_ip_addresses addresses;
-	const struct cm_layout *layout;
 	struct cm_message message;
-	struct mad_header header;
 	const uint8_t *data;
 
 	*target = (struct cm_target){ .kind = CM_TARGET_NONE };
-	layout = mad_parse(mad, MAD_BYTES, &header) ? find_layout(&header) : NULL;
-	if (!layout)
+	if (!cm_message_parse(mad, &message))
 		return target->kind;
-	message.kind = (enum cm_message_kind)(layout - layouts);
-	for (unsigned i = 0; i < layout->fields; i++)
-		if (cm_is_of_target(message.kind, &layout->field[i]))
-			field_read(&layout->field[i], mad + MAD_HEADER_BYTES, &message);
 	target->sender_id = cm_message_sender_id(&message);
 	if (cm_message_service_of(&message, &target->service_id, &data)) {
 		target->kind = CM_TARGET_SERVICE;

@@ -136,6 +136,29 @@ static void whatever_is_parsed_is_written_as_the_same_bytes(void **unused)
 	}
 }
 
+/* Both are made of the same rows. */
+static void messages_are_read_and_written_as_a_walk_over_their_rows_does(void **unused)
+{
+	uint64_t random = 4;
+
+	for (unsigned round = 0; round < 200 * CM_MESSAGE_KINDS; round++) {
+		const struct cm_layout *layout = cm_layout((enum cm_message_kind)(round % CM_MESSAGE_KINDS));
+		uint8_t mad[MAD_BYTES], written[MAD_DATA_BYTES] = { 0 }, walked[MAD_DATA_BYTES] = { 0 };
+		struct cm_message read = { 0 }, walk = { 0 };
+
+		random_mad(&random, layout, mad);
+		layout->read(mad + MAD_HEADER_BYTES, &read);
+		for (unsigned i = 0; i < layout->fields; i++)
+			field_read(&layout->field[i], mad + MAD_HEADER_BYTES, &walk);
+		assert_memory_equal(&read, &walk, sizeof(read));
+		memset((uint8_t *)&walk + sizeof(walk.kind), (int)round, sizeof(walk) - sizeof(walk.kind));
+		layout->write(&walk, written);
+		for (unsigned i = 0; i < layout->fields; i++)
+			field_write(&layout->field[i], &walk, walked);
+		assert_memory_equal(written, walked, sizeof(written));
+	}
+}
+
 static void reserved_bits_are_ignored_and_values_cut_to_their_width(void **unused)
 {
 	struct cm_message message = { .kind = CM_MESSAGE_REQ }, parsed;
@@ -381,6 +404,7 @@ int main(void)
 		cmocka_unit_test(private_data_is_as_long_as_the_specification_says),
 		cmocka_unit_test(attribute_ids_and_names_are_distinct),
 		cmocka_unit_test(whatever_is_parsed_is_written_as_the_same_bytes),
+		cmocka_unit_test(messages_are_read_and_written_as_a_walk_over_their_rows_does),
 		cmocka_unit_test(reserved_bits_are_ignored_and_values_cut_to_their_width),
 		cmocka_unit_test(fields_stand_where_the_specification_draws_them),
 		cmocka_unit_test(what_is_of_another_class_version_method_or_attribute_is_refused),

@@ -12,6 +12,9 @@
 struct cm_layout {
 	const char *name;
 	uint16_t attribute;
+	/* All fields of the data behind the MAD header, which is zero before it is written. */
+	void (*read)(const uint8_t *data, struct cm_message *message);
+	void (*write)(const struct cm_message *message, uint8_t *data);
 	const struct wire_field *field;	/* in the data behind the MAD header */
 	unsigned fields;
 	uint16_t private_bytes, private_offset;

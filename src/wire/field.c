@@ -25,8 +25,7 @@ uint64_t field_bits(const uint8_t *data, unsigned bit, unsigned width)
 	return value;
 }
 
-/* The bits must be zero before. */
-static void field_put_bits(uint8_t *data, unsigned bit, unsigned width, uint64_t value)
+void field_put_bits(uint8_t *data, unsigned bit, unsigned width, uint64_t value)
 {
 	if (!((bit | width) % 8)) {
 		for (data += (bit + width) / 8; width; width -= 8, value >>= 8)

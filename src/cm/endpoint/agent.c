@@ -188,10 +188,12 @@ void agent_unlock(void)
 			mad_set_deadline(agent.mad, deadline_ns);
 		}
 	}
-	memcpy(sending, tx_queue, count * sizeof(sending[0]));
-	tx_queued = 0;
-	tx_overflow = NULL;
-	tx_overflow_end = &tx_overflow;
+	if (count) {		/* of most calls nothing is sent */
+		memcpy(sending, tx_queue, count * sizeof(sending[0]));
+		tx_queued = 0;
+		tx_overflow = NULL;
+		tx_overflow_end = &tx_overflow;
+	}
 	release_and_wake();
 	for (i = 0; i < count; i++)
 		send_pending(mad, &sending[i]);

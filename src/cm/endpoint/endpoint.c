@@ -7,6 +7,7 @@
 #include "base/call.h"
 #include "base/ip_addr.h"
 #include "base/log.h"
+#include "base/zeroed.h"
 #include "cm/endpoint/internal.h"
 #include "platform/clock.h"
 #include "wire/smp.h"
@@ -50,7 +51,7 @@ int endpoint_exit(struct endpoint *endpoint, enum endpoint_call call, int err)
 
 struct endpoint *endpoint_new(uint16_t space, uint8_t qp_type, void *user)
 {
-	struct endpoint *endpoint = calloc(1, sizeof(*endpoint));
+	struct endpoint *endpoint = zeroed_new(sizeof(*endpoint));
 
 	if (!endpoint)
 		return NULL;

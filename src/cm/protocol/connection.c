@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/zeroed.h"
 #include "cm/protocol/internal.h"
 
 /* ---- keys ---- */
@@ -193,7 +194,7 @@ struct cm_connection *cm_connection_new(struct cm_protocol *protocol,
 
 	if (!id || timer_heap_reserve(&protocol->timers, protocol->count + 1))
 		return NULL;
-	connection = calloc(1, sizeof(*connection));
+	connection = zeroed_new(sizeof(*connection));
 	if (!connection)
 		return NULL;
 	connection->protocol = protocol;

@@ -33,6 +33,7 @@
 #define MEMBERS_MAX	8
 #define SERVICE		0x0000000001067530ull
 #define NOBODY		65534
+#define FLOOD		4000u
 
 static const uint8_t any[16];
 static const uint8_t loopback4[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
@@ -61,7 +62,7 @@ struct member {
 
 struct order {
 	enum { DO_CLAIM, DO_SERVE, DO_RELEASE, DO_SEND, DO_WATCH, DO_DEADLINE, DO_FORK, DO_REPORT,
-	       DO_HOLD, DO_LET_GO, DO_CLOSE, DO_OPEN_CHANNEL } kind;
+	       DO_HOLD, DO_LET_GO, DO_CLOSE, DO_OPEN_CHANNEL, DO_FLOOD } kind;
 	uint64_t number;		/* service, deadline, slot */
 	uint8_t address[16];
 	int family;
@@ -185,6 +186,10 @@ static int obey(struct mad_agent *consumer, struct hca *hca, struct report *repo
 		return 0;
 	case DO_CLOSE:
 		mad_close(consumer);
+		return 0;
+	case DO_FLOOD:		/* as DO_SEND, FLOOD times, whatever becomes of it */
+		for (unsigned i = 0; i < FLOOD; i++)
+			send_from_here(gsi, order);
 		return 0;
 	case DO_OPEN_CHANNEL:
 		channel_to = (uint32_t)order->number;
@@ -553,6 +558,47 @@ static void nobody_speaks_for_another_process_through_its_channel(void **state)
 	assert_int_equal(member[1].report->forged, 5);
 }
 
+static void flood(struct member *by, const struct member *to, struct cm_message *message)
+{
+	struct order order = { .kind = DO_FLOOD, .number = to->report->slot };
+
+	memcpy(order.address, loopback4, 16);
+	cm_message_write(message, order.mad);
+	assert_int_equal(tell(by, order), 0);
+}
+
+static void a_flood_through_a_channel_keeps_nobody_from_a_server(void **state)
+{
+	struct cm_message dreq = { .kind = CM_MESSAGE_DREQ }, req = { .kind = CM_MESSAGE_REQ };
+	unsigned i, answers;
+
+	for (i = 0; i < 3; i++)
+		start(0, true);
+	serve(&member[1], SERVICE + 1);
+	open_channel(&member[0], &member[1]);
+	dreq.dreq.local_comm_id = req.req.local_comm_id = member[0].report->slot << COMM_ID_SLOT_SHIFT;
+	dreq.dreq.remote_comm_id = member[1].report->slot << COMM_ID_SLOT_SHIFT;
+	flood(&member[0], &member[1], &dreq);
+	/* Repeated, as the protocol does: its socket may be full of what had no room in the channel. */
+	for (i = 0; i < SOON_TRIES && !member[1].report->received; i++) {
+		send_request(&member[2], SERVICE + 1, loopback4);
+		thread_sleep_ns(MS);
+	}
+	assert_true(comes_true(member[1].report->received));
+	settle();
+	answers = member[1].report->answers;
+	assert_in_range(answers, 1, FLOOD);
+	/* Of those that nobody serves a few wait for a server, and the others are refused. */
+	req.req.service_id = SERVICE;
+	flood(&member[0], &member[1], &req);
+	for (i = 0; i < SOON_TRIES && member[1].report->answers == answers; i++) {
+		send_answer(&member[2], member[1].report->slot, loopback6);
+		thread_sleep_ns(MS);
+	}
+	assert_true(comes_true(member[1].report->answers > answers));
+	assert_true(comes_true(member[1].report->received > 1));
+}
+
 /* Programs that use verbs alone share the port, and hand on what is for others. */
 static void processes_without_a_consumer_hand_on(void **state)
 {
@@ -824,6 +870,7 @@ int main(void)
 		TEST(a_request_goes_through_the_channel_to_who_had_served_it),
 		TEST(what_has_no_room_in_the_channel_goes_by_the_network),
 		TEST(nobody_speaks_for_another_process_through_its_channel),
+		TEST(a_flood_through_a_channel_keeps_nobody_from_a_server),
 		TEST(claims_collide_across_processes_until_they_end),
 		TEST(processes_without_a_consumer_hand_on),
 		TEST(a_program_that_uses_verbs_alone_says_that_nobody_listens),

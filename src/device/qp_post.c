@@ -83,7 +83,8 @@ static APART int post_the_long_way(struct hca *hca, struct qp *qp, struct ibv_se
 				   struct ibv_send_wr **bad)
 	RELEASES(qp->lock)
 {
-	int err = wr ? qp_post_send(qp, wr, bad) : 0;
+	bool plain = wr && qp->type == IBV_QPT_RC && qp->state == IBV_QPS_RTS && !qp->sends_itself;
+	int err = !wr || (plain && qp_post_plain(qp, wr)) ? 0 : qp_post_send(qp, wr, bad);
 
 	post_unlock_and_transmit(hca, qp);
 	return err;

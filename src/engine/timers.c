@@ -36,9 +36,12 @@ static void note_next_timer(struct engine *engine) REQUIRES(engine->timers.lock)
  */
 void timers_arm(struct engine *engine, struct qp *qp)
 {
-	uint64_t deadline_ns = transport_deadline(qp);
+	uint64_t armed_ns = atomic_load_explicit(&qp->timer_at_ns, memory_order_relaxed), deadline_ns;
 
-	if (deadline_ns >= atomic_load_explicit(&qp->timer_at_ns, memory_order_relaxed))
+	if (transport_deadline_is_behind(qp, armed_ns))
+		return;
+	deadline_ns = transport_deadline(qp);
+	if (deadline_ns >= armed_ns)
 		return;
 	lock_acquire(&engine->timers.lock);
 	timer_set(&engine->timers.heap, &qp->timer, deadline_ns);

@@ -126,7 +126,7 @@ static bool run_rounds(struct engine *engine, struct qp *qp, struct tx_batch *ba
 		 * the message for proof that its own has arrived (tgt does), and finds that completed first, as
 		 * with an adapter.
 		 */
-		if (transport_answer_is_due(qp) && tx_is_through_memory(engine, qp) &&
+		if (engine->local.direct && transport_answer_is_due(qp) && tx_is_through_memory(engine, qp) &&
 		    transport_message_next(qp)) {
 			transport_answer(qp, clock_now_ns(), RUN_QUANTUM, batch, effects);
 			packets_leave(engine, qp, batch, effects);

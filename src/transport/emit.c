@@ -39,7 +39,7 @@ void transmit_packet(struct transmit *transmit, struct packet *packet, const str
 	bytes = packet_write_headers(packet, start);
 	assert(bytes == packet->op->header_bytes);
 	bytes += packet->payload_bytes;
-	memset(start + bytes, 0, pad);
+	memset(start + bytes, 0, ICRC_BYTES);	/* the pad, and of what follows as much as makes it one store */
 	bytes += pad;
 	entry->offset = (uint32_t)batch->used;
 	entry->bytes = (uint32_t)bytes;

@@ -11,8 +11,6 @@
 #include "transport/repair.h"
 #include "wire/aeth.h"
 
-/* Software peers get descheduled: an ACK timeout below this would measure only that. */
-#define ACK_TIMEOUT_FLOOR	16u	/* x probe_min_ns */
 /*
  * C9-141: a timer fires between one and four times its value. What is left of that is for the scheduler. Only as
  * long as all tries together take no longer than GRACE_NS.

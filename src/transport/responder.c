@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "base/inline.h"
 #include "transport/ack_hold.h"
 #include "transport/congestion.h"
 #include "transport/early.h"
@@ -331,7 +332,7 @@ bool responder_transmit(struct transmit *transmit)
 	return responder->answer == ANSWER_NONE;
 }
 
-void responder_acknowledge(struct transmit *transmit)
+FLAT void responder_acknowledge(struct transmit *transmit)
 {
 	struct qp *qp = transmit->call->qp;
 	struct responder *responder = &qp->responder;

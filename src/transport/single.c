@@ -67,7 +67,7 @@ static inline uint8_t single_code(const struct qp *qp, const struct send_wqe *wq
 	}
 }
 
-bool single_transmit(struct transmit *transmit)
+FLAT bool single_transmit(struct transmit *transmit)
 {
 	struct qp *qp = transmit->call->qp;
 	struct requester *requester = &qp->requester;
@@ -75,7 +75,6 @@ bool single_transmit(struct transmit *transmit)
 	const uint64_t now_ns = transmit->call->now_ns;
 	struct send_wqe *wqe;
 	uint32_t psn, cost;
-	bool alone;
 	uint8_t code;
 
 	lock_alias(&qp->lock);
@@ -94,7 +93,7 @@ bool single_transmit(struct transmit *transmit)
 		return false;
 	/* From here on nothing can fail. */
 	gather_ends(&requester->gather, 1);
-	alone = qp->sq.tail == qp->sq.sent++;
+	qp->sq.sent++;
 	psn = requester->send_psn;
 	wqe->state = WQE_STARTED;
 	wqe->first_psn = wqe->last_psn = psn;
@@ -116,7 +115,5 @@ bool single_transmit(struct transmit *transmit)
 		requester->timing_psn = psn;
 		requester->timing_ns = now_ns;
 	}
-	if (!alone)
-		completer_retire(transmit->call);
 	return true;
 }

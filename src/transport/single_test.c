@@ -9,13 +9,13 @@
 #include "transport/direct.h"
 #include "transport/test_support.h"
 
-#define RUNS		300u
+#define RUNS		400u
 #define STEPS		400u
 #define ROOM		8u		/* requests that are left free */
 #define OTHERS_BYTES	(PATH_WINDOW_MAX / 2)	/* of the window, taken by another QP */
 
 static struct station *pair[2];		/* plain, and noted */
-static unsigned singles;		/* requests that took the short way */
+static unsigned singles, glances;	/* requests that took the short way; deadlines known at a glance */
 static uint32_t others_bytes;
 
 static void each_post(uint64_t *random) UNCHECKED_LOCKS
@@ -140,11 +140,11 @@ static void each_change(uint64_t *random) UNCHECKED_LOCKS
 	uint64_t a = test_random(random);
 	unsigned i;
 
-	others_bytes = a % 13 == 0 ? OTHERS_BYTES - others_bytes : others_bytes;
+	others_bytes = a % 14 == 0 ? OTHERS_BYTES - others_bytes : others_bytes;
 	for (i = 0; i < 2; i++) {
 		struct qp *qp = &pair[i]->qp;
 
-		switch (a % 13) {
+		switch (a % 14) {
 		case 0:
 			qp->path->in_flight_bytes += others_bytes ? others_bytes : -OTHERS_BYTES;
 			break;
@@ -184,6 +184,9 @@ static void each_change(uint64_t *random) UNCHECKED_LOCKS
 			qp->route.traffic_class ^= 4;
 			break;
 		case 12:
+			qp->requester.loss.rto_ns = 40 * MILLISECOND;
+			break;
+		case 13:
 			transport_way_changed(qp, pair[i]->now_ns, &pair[i]->effects);
 			break;
 		}
@@ -226,6 +229,8 @@ static void compare_packets(void)
 static void compare_stations(void) UNCHECKED_LOCKS
 {
 	const struct qp *a = &pair[0]->qp, *b = &pair[1]->qp;
+	const struct loss *loss = &a->requester.loss;
+	unsigned i;
 
 	assert_memory_equal(&a->requester, &b->requester, sizeof(a->requester));
 	assert_int_equal(a->responder.answer, b->responder.answer);
@@ -240,6 +245,16 @@ static void compare_stations(void) UNCHECKED_LOCKS
 	assert_int_equal(pair[0]->cut, pair[1]->cut);
 	assert_int_equal(transport_ready(a), transport_ready(b));
 	assert_int_equal(deadline_of(pair[0]), deadline_of(pair[1]));
+	/* What is known at a glance of the deadline is true. */
+	for (i = 0; i < 5; i++) {
+		uint64_t at_ns[] = { pair[0]->now_ns, loss->sent_ns, loss->sent_ns + loss->rto_ns,
+				     loss->sent_ns + ACK_TIMEOUT_FLOOR * MILLISECOND,
+				     a->responder.hold.until_ns + 1 };
+		bool behind = transport_deadline_is_behind(a, at_ns[i]);
+
+		assert_true(!behind || deadline_of(pair[0]) >= at_ns[i]);
+		glances += behind;
+	}
 }
 
 static void compare_completions(struct cq *a, struct cq *b)
@@ -364,6 +379,8 @@ static void the_short_way_is_the_long_one(void **state) UNCHECKED_LOCKS
 			if (run % 2)
 				station_holds(pair[i]);
 			pair[i]->qp.attr.rnr_retry = pair[i]->qp.attr.retry_cnt = 7;
+			pair[i]->qp.attr.timeout = 1 + run % 14;
+			pair[i]->qp.route.loopback = run / 2 % 2;
 			station_move(pair[i], IBV_QPS_RTR);
 			station_move(pair[i], IBV_QPS_RTS);
 			fill = 1;
@@ -376,7 +393,7 @@ static void the_short_way_is_the_long_one(void **state) UNCHECKED_LOCKS
 			station_free(pair[i]);
 		}
 	}
-	assert_true(singles > RUNS);
+	assert_true(singles > RUNS && glances > RUNS);
 }
 
 static void an_answer_that_found_no_room_goes_first(void **state)
@@ -398,11 +415,25 @@ static void an_answer_that_found_no_room_goes_first(void **state)
 	station_free(s);
 }
 
+/* It would be too late. */
+static void an_ack_that_is_held_is_no_matter_of_a_glance(void **state) UNCHECKED_LOCKS
+{
+	struct station *s = station_rts(IBV_QPT_RC);
+
+	post(s, IBV_WR_SEND, 1, 2);
+	assert_int_equal(transmit(s), 1);
+	assert_true(transport_deadline_is_behind(&s->qp, s->now_ns + 2));
+	s->qp.responder.hold.until_ns = s->now_ns + 1;
+	assert_false(transport_deadline_is_behind(&s->qp, s->now_ns + 2));
+	station_free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(the_short_way_is_the_long_one),
 		TEST(an_answer_that_found_no_room_goes_first),
+		TEST(an_ack_that_is_held_is_no_matter_of_a_glance),
 	};
 
 	return cmocka_run_group_tests_name("single", tests, NULL, NULL);

@@ -193,6 +193,26 @@ void transport_way_changed(struct qp *qp, uint64_t now_ns, struct effects *effec
 
 /* When transport_timeout() has to be called; TIME_NEVER for never. Changes only in calls. */
 uint64_t transport_deadline(const struct qp *qp) REQUIRES(qp->lock);
+
+/* Software peers get descheduled: an ACK timeout below this would measure only that. */
+#define ACK_TIMEOUT_FLOOR	16u	/* x probe_min_ns */
+
+/*
+ * Is that @at_ns at the earliest? True only where it takes no more than this to know: behind what was sent with
+ * nothing under way, and nothing held. False: it has to be asked for.
+ */
+static inline bool transport_deadline_is_behind(const struct qp *qp, uint64_t at_ns) REQUIRES(qp->lock)
+{
+	const struct requester *requester = &qp->requester;
+	const struct loss *loss = &requester->loss;
+
+	return qp->type == IBV_QPT_RC && qp->state == IBV_QPS_RTS && loss->sent_ns == loss->progress_ns &&
+	       at_ns <= loss->sent_ns + loss->rto_ns &&
+	       at_ns <= loss->sent_ns + ACK_TIMEOUT_FLOOR * qp->transport->probe_min_ns &&
+	       !(requester->recovery | requester->congestion | loss->stopped) &&
+	       !(requester->local_messages | qp->responder.active_count) &&
+	       !(requester->rnr_until_ns | requester->pace.held_until_ns | qp->responder.hold.until_ns);
+}
 void transport_timeout(struct qp *qp, uint64_t now_ns, struct effects *effects)
 	REQUIRES(qp->lock);
 

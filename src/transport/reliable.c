@@ -9,7 +9,7 @@
 
 static bool reliable_ready(const struct qp *qp) REQUIRES(qp->lock)
 {
-	return responder_ready(qp) || requester_ready(qp);
+	return requester_ready(qp) || responder_ready(qp);
 }
 
 static enum drop rc_receive(struct qp_call *call, const struct packet *packet,

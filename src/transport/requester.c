@@ -10,6 +10,9 @@
  * Silence for the local ACK timeout: this counts as a retry, and nothing but probes is sent until
  * the peer answers. So retry_cnt keeps the meaning that programs give it (how soon a dead peer is
  * noticed) although loss is repaired within milliseconds.
+ *
+ * single.c does for a lone request what this does for all: what is changed here may have to be changed there, and
+ * single_test.c compares the two.
  */
 #include <assert.h>
 

@@ -155,6 +155,7 @@ void replay_drop(struct responder *responder)
  * to this late copy; one that lacks it needs the NAK. This QP stays up: the request was correct.
  */
 static void refuse_repeat(struct qp_call *call, struct resource *resource, enum nak_code code)
+	REQUIRES(call->qp->lock)
 {
 	struct responder *responder = &call->qp->responder;
 

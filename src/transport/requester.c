@@ -465,6 +465,7 @@ static void requester_resend(struct transmit *transmit) REQUIRES(transmit->call-
 	struct loss *loss = &qp->requester.loss;
 	uint32_t number = qp->sq.tail, psn, end, bytes = 0;
 
+	lock_alias(&call->qp->lock);
 	lock_alias(&qp->lock);
 	/* What is filled is forgotten: PSNs come round again. */
 	if (!repair_is_on(qp)) {

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/inline.h"
 #include "engine/internal.h"
 
 /* Shared memory may change: headers are copied before parsing; payload is taken as it comes. */
@@ -20,7 +21,7 @@ static enum parse parse_shared(const uint8_t *data, size_t bytes, struct packet 
 }
 
 /* Of the packet at hand, whose headers are then arrival->header. */
-static enum icrc_verdict arrival_judge(struct arrival *arrival, struct icrc_memo *memo)
+static APART enum icrc_verdict arrival_judge(struct arrival *arrival, struct icrc_memo *memo)
 {
 	const struct datagram *datagram = arrival->datagram;
 	const unsigned segment = arrival->segment;
@@ -35,6 +36,13 @@ static enum icrc_verdict arrival_judge(struct arrival *arrival, struct icrc_memo
 	return icrc_judge(&arrival->header,
 			  icrc_of_begun(memo->crc, arrival->data, arrival->bytes - ICRC_BYTES),
 			  arrival->data, arrival->bytes);
+}
+
+/* The same where the CRC is known. */
+static APART enum icrc_verdict arrival_solve(struct arrival *arrival, uint32_t computed)
+{
+	arrival->header = icrc_header_of(arrival->datagram, arrival->segment);
+	return icrc_judge(&arrival->header, computed, arrival->data, arrival->bytes);
 }
 
 /* The same for a packet of headers that came before. */
@@ -55,8 +63,7 @@ static enum icrc_verdict arrival_check(struct arrival *arrival, struct icrc_memo
 		arrival->header.dont_fragment = true;
 		return ICRC_GOOD;
 	}
-	arrival->header = icrc_header_of(datagram, arrival->segment);
-	return icrc_judge(&arrival->header, computed, arrival->data, arrival->bytes);
+	return arrival_solve(arrival, computed);
 }
 
 void arrival_read(struct arrival *arrival, struct icrc_memo memo[ICRC_MEMOS], struct datagram *datagram,

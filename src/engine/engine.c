@@ -181,6 +181,7 @@ static int open_local(struct engine *engine)
 	if (local->packets_why)
 		local->mode = LOCAL_RING;
 	err = local_open(local);
+	source_poll(&engine->source.all, &engine->source.channels, local->channel_link);
 	if (!err) {
 		local->mrs->end_kept = qp_table_end_kept;
 		local->mrs->keeper = engine;

@@ -89,7 +89,8 @@ static bool may_be_brief(struct engine *engine, unsigned messages) REQUIRES(engi
 }
 
 /* All that is not brief. */
-static APART void progress_whole(struct engine *engine, const struct cq_poll *poll, unsigned *packets, bool *hold)
+static FLAT APART void progress_whole(struct engine *engine, const struct cq_poll *poll, unsigned *packets,
+				      bool *hold)
 	REQUIRES(engine->progress)
 {
 	uint64_t now_ns = clock_now_ns();

@@ -33,6 +33,7 @@ static void rx_init_receiver(struct receiver *receiver, struct engine *engine, u
 	receiver->engine = engine;
 	receiver->now_ns = now_ns;
 	receiver->qp = NULL;
+	receiver->received = false;
 	receiver->packets = 0;
 	receiver->deny_receive = false;
 	receiver->traced = NULL;

@@ -20,6 +20,7 @@ struct receiver {
 	struct engine *engine;
 	uint64_t now_ns;
 	struct qp *qp;		/* locked, or NULL */
+	bool received;		/* it has had a packet: transport_received() is due */
 	struct effects effects;
 	unsigned packets;
 	bool deny_receive;	/* the packet is to find none (VERBATIM_FAULT=rnr) */

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/call.h"
+#include "base/inline.h"
 #include "base/ip_addr.h"
 #include "engine/arrival.h"
 #include "engine/injection.h"
@@ -25,13 +26,15 @@
 
 #define PAD_MAX	3u
 
-void rx_unlock_qp(struct receiver *receiver)
+APART void rx_unlock_qp(struct receiver *receiver)
 {
 	if (receiver->qp) {
+		if (receiver->received)
+			transport_received(receiver->qp);
 		timers_arm(receiver->engine, receiver->qp);
 		lock_release(&receiver->qp->lock);
 		receiver->qp = NULL;
-		receiver->on_way = false;
+		receiver->on_way = receiver->received = false;
 	}
 	effects_defer(receiver->engine, &receiver->effects);
 }
@@ -46,7 +49,7 @@ static void rx_lock_qp(struct receiver *receiver, struct qp *qp) UNCHECKED_LOCKS
 	receiver->qp = qp;
 }
 
-static void log_packet_line(const struct packet *packet)
+static APART void log_packet_line(const struct packet *packet)
 {
 	char line[DUMP_LINE_MAX];
 
@@ -58,7 +61,8 @@ static void log_packet_line(const struct packet *packet)
  * Nothing answers a request to a QP that was destroyed, and its requester finds out by its timeouts, as beside an
  * adapter: often it has ended by then, rightly. A process of this host is told why, for the explanation.
  */
-static enum drop rx_no_qp(struct receiver *receiver, const struct datagram *datagram, const struct packet *packet)
+static APART enum drop rx_no_qp(struct receiver *receiver, const struct datagram *datagram,
+				const struct packet *packet)
 {
 	struct engine *engine = receiver->engine;
 	const struct refusal refusal = { .why = DROP_NO_QP, .psn = packet->psn };
@@ -92,42 +96,47 @@ static bool rx_is_of_channel(struct receiver *receiver, const struct datagram *d
 	       local_channel_has_slot(&receiver->engine->local, datagram->channel, qpn_slot(source));
 }
 
-/* What else is known of the packets of a datagram. */
-static void rx_inform(struct receiver *receiver, const struct datagram *datagram)
-{
-	struct rx_info *info = &receiver->info;
-	const uint8_t link = datagram->link ? datagram->link : ROUTE_ROCE_V2;
-
-	*info = (struct rx_info){ .ecn_marked = (datagram->traffic_class & 3) == 3 &&
-						route_rows[link].headers == ROUTE_HEADERS_UDP,
-				  .memory = datagram->shared,
-				  .route = { .flow_label = datagram->flow_label,
-					     .traffic_class = datagram->traffic_class,
-					     .hop_limit = datagram->hop_limit, .link = link & 0xf,
-					     .loopback = datagram->sealed,
-					     .roce.interface = datagram->interface } };
-	memcpy(info->route.source, datagram->source, 16);
-	memcpy(info->route.destination, datagram->destination, 16);
-	if (__builtin_expect(datagram->ib.port, 0)) {
-		info->route.loopback = false;
-		info->route.link = ROUTE_IB;
-		info->route.port = datagram->ib.port & 0xff;
-		info->route.ib = datagram->ib;
-	}
-	receiver->informed = true;
-}
-
-/* Of a packet. @refusal is 0. */
-static const struct rx_info *rx_info_of(struct receiver *receiver, const struct arrival *arrival,
+/* What else is known of a packet: of its datagram, and by itself. @refusal is 0. */
+static const struct rx_info *rx_info_of(struct receiver *receiver, const struct datagram *datagram,
 					struct refusal *refusal)
 {
-	if (!receiver->informed)
-		rx_inform(receiver, arrival->datagram);
-	receiver->info.deny_receive = receiver->deny_receive;
-	receiver->info.refused = refusal;
-	if (log_is_on(LOG_PACKET))
-		log_packet_line(&arrival->packet);
-	return &receiver->info;
+	const uint8_t link = datagram->link ? datagram->link : ROUTE_ROCE_V2;
+	struct rx_info *info = &receiver->info;
+
+	if (!receiver->informed) {
+		*info = (struct rx_info){ .ecn_marked = (datagram->traffic_class & 3) == 3 &&
+							route_rows[link].headers == ROUTE_HEADERS_UDP,
+					  .memory = datagram->shared,
+					  .route = { .flow_label = datagram->flow_label,
+						     .traffic_class = datagram->traffic_class,
+						     .hop_limit = datagram->hop_limit, .link = link & 0xf,
+						     .loopback = datagram->sealed,
+						     .roce.interface = datagram->interface } };
+		memcpy(info->route.source, datagram->source, 16);
+		memcpy(info->route.destination, datagram->destination, 16);
+		if (__builtin_expect(datagram->ib.port, 0)) {
+			info->route.loopback = false;
+			info->route.link = ROUTE_IB;
+			info->route.port = datagram->ib.port & 0xff;
+			info->route.ib = datagram->ib;
+		}
+		receiver->informed = true;
+	}
+	info->deny_receive = receiver->deny_receive;
+	info->refused = refusal;
+	return info;
+}
+
+static APART enum drop rx_drop(struct receiver *receiver, const struct arrival *arrival, struct qp *qp,
+			       enum drop why) REQUIRES(qp->lock)
+{
+	const struct datagram *datagram = arrival->datagram;
+	struct engine *engine = receiver->engine;
+
+	if (why == DROP_PKEY && datagram->ib.port && engine->ops->refused_key)
+		engine->ops->refused_key(engine->owner, &arrival->packet, &receiver->info.route, false);
+	drop_explain(why, qp, &arrival->packet, datagram->source);
+	return drop_count(engine->counters, why, 1);
 }
 
 static enum drop rx_deliver(struct receiver *receiver, const struct arrival *arrival)
@@ -138,9 +147,11 @@ static enum drop rx_deliver(struct receiver *receiver, const struct arrival *arr
 	bool by_lid = datagram->ib.port;
 	struct refusal refusal = { 0 };
 	enum drop why = DROP_NONE;
-	const struct rx_info *info = rx_info_of(receiver, arrival, &refusal);
+	const struct rx_info *info = rx_info_of(receiver, datagram, &refusal);
 	struct qp *qp = receiver->qp;
 
+	if (log_is_on(LOG_PACKET))
+		log_packet_line(packet);
 	lock_assert_held(&engine->progress);
 	/* One that is locked stays in the table. */
 	if (!qp || qp->number != packet->dest_qpn)
@@ -161,13 +172,10 @@ static enum drop rx_deliver(struct receiver *receiver, const struct arrival *arr
 		why = DROP_PKEY;
 	else if (!qp_is(qp, QP_DATAGRAM) && !ip_id_check(&qp->id_streak, arrival_ip_id(arrival)))
 		why = DROP_IP_ID;
-	if (why) {
-		if (why == DROP_PKEY && by_lid && engine->ops->refused_key)
-			engine->ops->refused_key(engine->owner, packet, &info->route, false);
-		drop_explain(why, qp, packet, datagram->source);
-		return drop_count(engine->counters, why, 1);
-	}
-	why = transport_receive(qp, packet, info, receiver->now_ns, &receiver->effects);
+	if (__builtin_expect(why != DROP_NONE, 0))
+		return rx_drop(receiver, arrival, qp, why);
+	receiver->received = true;
+	why = transport_receive_next(qp, packet, info, receiver->now_ns, &receiver->effects);
 	if (__builtin_expect(why == DROP_QKEY, 0) && by_lid && engine->ops->refused_key)
 		engine->ops->refused_key(engine->owner, packet, &info->route, true);
 	if (__builtin_expect(!refusal.why, 1))
@@ -189,8 +197,10 @@ static enum drop rx_take_multicast(struct receiver *receiver, const struct arriv
 {
 	struct engine *engine = receiver->engine;
 	struct refusal refusal = { 0 };
-	struct rx_info info = *rx_info_of(receiver, arrival, &refusal);
+	struct rx_info info = *rx_info_of(receiver, arrival->datagram, &refusal);
 
+	if (log_is_on(LOG_PACKET))
+		log_packet_line(&arrival->packet);
 	call_shield();
 	rx_unlock_qp(receiver);
 	return engine->ops->multicast(engine->owner, &arrival->packet, &info, receiver->now_ns);
@@ -257,27 +267,29 @@ static inline const struct rx_special *rx_find_special(uint32_t qpn)
 	return NULL;
 }
 
-static void rx_take(struct receiver *receiver, const struct arrival *arrival)
+static enum drop rx_take(struct receiver *receiver, const struct arrival *arrival)
+{
+	const struct rx_special *special = arrival->why ? NULL : rx_find_special(arrival->packet.dest_qpn);
+
+	receiver->taken++;
+	receiver->taken_bytes += arrival->bytes;
+	if (__builtin_expect(arrival->why || special, 0))
+		return special ? special->take(receiver, arrival) :
+				 drop_count(receiver->engine->counters, arrival->why, 1);
+	return rx_deliver(receiver, arrival);
+}
+
+static APART void rx_take_traced(struct receiver *receiver, const struct arrival *arrival)
 {
 	bool traced = trace_wants(TRACE_PACKETS | TRACE_DROPS);
-	struct engine *engine = receiver->engine;
-	const struct rx_special *special;
 	struct rx_traced record;
 	enum drop why;
 
 	if (traced) {
-		rx_trace_begin(&record, engine, arrival);
+		rx_trace_begin(&record, receiver->engine, arrival);
 		receiver->traced = &record;
 	}
-	receiver->taken++;
-	receiver->taken_bytes += arrival->bytes;
-	special = arrival->why ? NULL : rx_find_special(arrival->packet.dest_qpn);
-	if (arrival->why)
-		why = drop_count(engine->counters, arrival->why, 1);
-	else if (special)
-		why = special->take(receiver, arrival);
-	else
-		why = rx_deliver(receiver, arrival);
+	why = rx_take(receiver, arrival);
 	if (traced) {
 		receiver->traced = NULL;
 		rx_trace_end(&record, why);
@@ -314,33 +326,16 @@ static bool describe_arrival(struct receiver *receiver, const struct arrival *ar
 	return true;
 }
 
-/* Inside the host no ICRC is looked at: what is damaged is dropped as if it were. */
-static void receive_damaged(struct receiver *receiver, const struct arrival *whole,
-			    const struct inject_verdict *verdict)
-{
-	struct engine *engine = receiver->engine;
-	struct arrival arrival;
-	uint8_t *data;
-
-	lock_assert_held(&engine->progress);
-	if (whole->datagram->sealed || whole->datagram->checked) {
-		drop_count(engine->counters, DROP_ICRC, 1);
-		return;
-	}
-	data = injection_damaged(engine, verdict, whole->data, whole->bytes);
-	arrival_read(&arrival, engine->rx.icrc_memo, whole->datagram, data, whole->bytes, whole->segment);
-	rx_take(receiver, &arrival);
-}
-
-static void rx_apply_faults(struct receiver *receiver, const struct arrival *arrival)
+static APART void rx_apply_faults(struct receiver *receiver, const struct arrival *arrival)
 {
 	struct engine *engine = receiver->engine;
 	struct inject_verdict verdict;
 	struct inject_packet what;
+	struct arrival damaged;
 	struct datagram one;
 
 	if (arrival->datagram->fault_exempt || !describe_arrival(receiver, arrival, &what)) {
-		rx_take(receiver, arrival);
+		rx_take_traced(receiver, arrival);
 		return;
 	}
 	one = arrival_datagram(arrival);
@@ -360,13 +355,20 @@ static void rx_apply_faults(struct receiver *receiver, const struct arrival *arr
 	}
 	if (verdict.twice)
 		injection_hold(engine, &one, &what, &verdict, true, NULL, receiver->now_ns);
-	if (verdict.corrupt) {
-		receive_damaged(receiver, arrival, &verdict);
+	if (verdict.corrupt && (arrival->datagram->sealed || arrival->datagram->checked)) {
+		/* Inside the host no ICRC is looked at: what is damaged is dropped as if it were. */
+		drop_count(engine->counters, DROP_ICRC, 1);
+	} else if (verdict.corrupt) {
+		lock_assert_held(&engine->progress);
+		arrival_read(&damaged, engine->rx.icrc_memo, arrival->datagram,
+			     injection_damaged(engine, &verdict, arrival->data, arrival->bytes), arrival->bytes,
+			     arrival->segment);
+		rx_take_traced(receiver, &damaged);
 	} else if (injection_delays(&verdict, receiver->now_ns)) {
 		injection_hold(engine, &one, &what, &verdict, false, NULL, receiver->now_ns);
 	} else {
 		receiver->deny_receive = verdict.deny_receive;
-		rx_take(receiver, arrival);
+		rx_take_traced(receiver, arrival);
 		receiver->deny_receive = false;
 	}
 }
@@ -374,7 +376,7 @@ static void rx_apply_faults(struct receiver *receiver, const struct arrival *arr
 /* ---- datagrams ---- */
 
 /* Neighbouring segments for one slot are handed on together: unix queues are short. Returns their bytes. */
-static size_t rx_forward(struct receiver *receiver, const struct datagram *datagram, size_t start,
+static APART size_t rx_forward(struct receiver *receiver, const struct datagram *datagram, size_t start,
 			 size_t segment_bytes, unsigned segment)
 {
 	struct engine *engine = receiver->engine;
@@ -407,7 +409,7 @@ static size_t rx_forward(struct receiver *receiver, const struct datagram *datag
 	return run.bytes;
 }
 
-void rx_datagram(struct receiver *receiver, struct datagram *datagram)
+FLAT void rx_datagram(struct receiver *receiver, struct datagram *datagram)
 {
 	size_t segment_bytes = datagram->segment_bytes ? datagram->segment_bytes : datagram->bytes;
 	unsigned segment = datagram->segment_number;
@@ -447,8 +449,10 @@ void rx_datagram(struct receiver *receiver, struct datagram *datagram)
 			continue;
 		}
 		arrival_read(&arrival, engine->rx.icrc_memo, datagram, data, bytes, segment);
-		if (receiver->engine->injection)
+		if (engine->injection)
 			rx_apply_faults(receiver, &arrival);
+		else if (trace_wants(TRACE_PACKETS | TRACE_DROPS))
+			rx_take_traced(receiver, &arrival);
 		else
 			rx_take(receiver, &arrival);
 		done += bytes;

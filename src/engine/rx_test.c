@@ -626,6 +626,28 @@ static void headers_of_other_packets_make_no_packet_right(void **state)
 		assert_true(verdicts[i] > 500);
 }
 
+/* Those of one datagram together: it is in the run queue behind the last, if there is something to send. */
+static void what_is_to_be_answered_is_queued(void **state)
+{
+	struct datagram *datagram = arrive();
+	struct icrc_header header;
+	uint8_t *second;
+
+	append(datagram, OUR_QPN, PEER_PSN, 64);
+	assert_int_equal(receive_all(), 1);
+	assert_int_equal(engine->run_queue.count, 0);
+	datagram = arrive();
+	append(datagram, OUR_QPN, PEER_PSN + 1, 64);
+	datagram->segment_bytes = datagram->bytes;
+	header = icrc_header_of(datagram, 1);
+	second = append(datagram, OUR_QPN, PEER_PSN + 2, 64);
+	second[8] |= 0x80;		/* AckReq */
+	icrc_seal(&header, second, datagram->segment_bytes - ICRC_BYTES);
+	assert_int_equal(receive_all(), 2);
+	assert_int_equal(taken(), 3);
+	assert_int_equal(engine->run_queue.count, 1);
+}
+
 /* Of one datagram, and by the way that is right for the first one alone. */
 static void each_qp_of_a_datagram_has_its_way(void **state)
 {
@@ -687,6 +709,7 @@ int main(void)
 		RX_TEST(what_is_no_forwarded_packet_is_counted),
 		RX_TEST(services_are_looked_at_once_when_they_are_due),
 		RX_TEST(headers_of_other_packets_make_no_packet_right),
+		RX_TEST(what_is_to_be_answered_is_queued),
 		RX_TEST(each_qp_of_a_datagram_has_its_way),
 		RX_TEST(what_was_received_is_in_the_file_of_a_trace),	/* stays open: the last one */
 	};

@@ -7,6 +7,7 @@
 
 #include "engine/injection.h"
 #include "base/call.h"
+#include "base/inline.h"
 #include "engine/internal.h"
 #include "engine/wake.h"
 #include "platform/clock.h"
@@ -178,15 +179,13 @@ static void timers_look(struct engine *engine, struct qp *qp, uint64_t now_ns, s
 		transport_presence(qp, presence, process_state_name(state), now_ns, effects);
 }
 
-void timers_expire(struct engine *engine, uint64_t now_ns)
+static APART void timers_expire_due(struct engine *engine, uint64_t now_ns) REQUIRES(engine->progress)
 {
 	struct effects effects;
 	struct qp *qp;
 	struct cq *cq;
 	unsigned n;
 
-	if (now_ns < atomic_load_explicit(&engine->timers.next_ns, memory_order_relaxed))
-		return;
 	call_shield();			/* what is due may look at /proc, or report */
 	for (n = 0; n < TIMERS_MAX && (qp = expire_one(engine, now_ns)); n++) {
 		effects_init(&effects);
@@ -206,6 +205,12 @@ void timers_expire(struct engine *engine, uint64_t now_ns)
 		cq_period_ended(cq, &effects);
 		effects_defer(engine, &effects);
 	}
+}
+
+void timers_expire(struct engine *engine, uint64_t now_ns)
+{
+	if (now_ns >= atomic_load_explicit(&engine->timers.next_ns, memory_order_relaxed))
+		timers_expire_due(engine, now_ns);
 }
 
 uint64_t timers_next(struct engine *engine)

@@ -10,6 +10,7 @@
  * (link/udp_slot.c). A peer on this host sends UDP from the port of its slot, and what comes from
  * another port is not the peer's.
  */
+#include "base/inline.h"
 #include "engine/internal.h"
 #include "engine/qp_table.h"
 #include "engine/way.h"
@@ -46,7 +47,7 @@ void way_reconnected(const struct engine *engine, struct qp *qp)
 		qp->way = way;
 }
 
-bool way_is_right(const struct engine *engine, const struct qp *qp, const struct datagram *datagram)
+APART bool way_is_right(const struct engine *engine, const struct qp *qp, const struct datagram *datagram)
 {
 	if (!qp_is(qp, QP_CONNECTED) || !transport_takes_packets(qp->state))
 		return true;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/call.h"
+#include "base/inline.h"
 #include "base/ip_addr.h"
 #include "base/log.h"
 #include "host/group_internal.h"
@@ -87,14 +88,11 @@ static void take_locked(struct port_group *group, const struct datagram *datagra
 	group_update_deadline(group);
 }
 
-bool port_group_takes(struct port_group *group, const struct datagram *datagram)
+static APART void port_group_take(struct port_group *group, const struct datagram *datagram)
 {
-	struct datagram one;
+	struct datagram one = *datagram;
 
-	if (!group_message_is(datagram->data, datagram->bytes))
-		return false;
 	call_shield();		/* it is answered */
-	one = *datagram;
 	lock_acquire(&group->lock);
 	/* GRO may have merged several probes of one sender. */
 	while (one.bytes) {
@@ -106,6 +104,13 @@ bool port_group_takes(struct port_group *group, const struct datagram *datagram)
 		one.bytes = rest - one.bytes;
 	}
 	lock_release(&group->lock);
+}
+
+bool port_group_takes(struct port_group *group, const struct datagram *datagram)
+{
+	if (!group_message_is(datagram->data, datagram->bytes))
+		return false;
+	port_group_take(group, datagram);
 	return true;
 }
 

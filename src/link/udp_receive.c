@@ -108,7 +108,7 @@ static void take_control(struct datagram *datagram, unsigned what, const uint8_t
 	}
 }
 
-static void udp_take_datagram(struct datagram *datagram, struct mmsghdr *message)
+static APART void udp_take_datagram(struct datagram *datagram, struct mmsghdr *message)
 {
 	struct msghdr *header = &message->msg_hdr;
 	const struct sockaddr_in6 *name = header->msg_name;
@@ -171,19 +171,13 @@ static APART int receive_by_address(struct udp_receiver *receiver, const struct 
 	return got;
 }
 
-static APART void take_datagrams(struct udp_receiver *receiver, unsigned first, struct datagram *datagram,
-				 unsigned count)
-{
-	for (unsigned i = first; i < first + count; i++)
-		udp_take_datagram(&datagram[i], &receiver->message[i]);
-}
-
 /* Into the buffers from number @first on; returns how many. Most calls find nothing. */
 static inline unsigned receive_family(struct udp_link *udp, enum udp_family family, unsigned first,
 				      struct datagram *datagram, unsigned max)
 {
 	struct udp_receiver *receiver = &udp->receiver;
 	int got = 0, fd = udp->bound[family];
+	unsigned n;
 
 	if (first >= max)
 		return 0;
@@ -193,7 +187,8 @@ static inline unsigned receive_family(struct udp_link *udp, enum udp_family fami
 		got = receive_by_address(receiver, &udp->addresses[family], first, max - first);
 	if (got <= 0)
 		return 0;
-	take_datagrams(receiver, first, datagram, (unsigned)got);
+	for (n = first; n < first + (unsigned)got; n++)
+		udp_take_datagram(&datagram[n], &receiver->message[n]);
 	return (unsigned)got;
 }
 

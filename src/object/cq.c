@@ -118,6 +118,13 @@ static bool event_waits(struct cq *cq, uint32_t completions) REQUIRES(cq->lock)
 	return true;
 }
 
+/* One was pushed that somebody may wait for. */
+static APART void cq_pushed(struct cq *cq, bool solicited, struct effects *effects) REQUIRES(cq->lock)
+{
+	if ((solicited || cq->armed != CQ_ARMED_SOLICITED) && !event_waits(cq, 1))
+		raise_channel_now(cq, effects);
+}
+
 void cq_push_end(struct cq *cq, struct completion *completion, bool solicited, struct effects *effects)
 {
 	/* Threads look at the clock before they have the lock. */
@@ -130,8 +137,8 @@ void cq_push_end(struct cq *cq, struct completion *completion, bool solicited, s
 	set_head(cq, cq_head_of(cq) + 1);
 	if (solicited)
 		cq->solicited_end = cq_head_of(cq);
-	if (cq->armed != CQ_UNARMED && (solicited || cq->armed != CQ_ARMED_SOLICITED) && !event_waits(cq, 1))
-		raise_channel_now(cq, effects);
+	if (cq->armed != CQ_UNARMED)
+		cq_pushed(cq, solicited, effects);
 	lock_release_plain(&cq->lock);
 }
 

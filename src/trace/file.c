@@ -29,6 +29,7 @@
 #include "base/call.h"
 #include "base/copy.h"
 #include "base/fork.h"
+#include "base/inline.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -297,7 +298,7 @@ static bool flush_beyond(size_t most)
 	return true;
 }
 
-void trace_file_flush(void)
+APART void trace_file_flush(void)
 {
 	flush_beyond(0);
 }

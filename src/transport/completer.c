@@ -6,6 +6,7 @@
  * An answer at PSN p answers everything before p too, but never a READ or atomic, which is
  * answered by its data alone: an answer beyond one says that its response was lost (implied NAK).
  */
+#include "base/inline.h"
 #include "transport/congestion.h"
 #include "transport/credits.h"
 #include "transport/early.h"
@@ -99,7 +100,7 @@ static void completer_after_progress(struct qp_call *call) REQUIRES(call->qp->lo
  * Everything before @end is answered, except READs and atomics. Returns false if one of those
  * precedes @end.
  */
-static bool answered_until(struct qp_call *call, uint32_t end) REQUIRES(call->qp->lock)
+static FLAT bool answered_until(struct qp_call *call, uint32_t end) REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
 	struct requester *requester = &qp->requester;

@@ -8,6 +8,7 @@
  */
 #include <assert.h>
 
+#include "base/inline.h"
 #include "object/placement.h"
 #include "transport/execute.h"
 #include "transport/early.h"
@@ -277,7 +278,7 @@ void flush_recvs(struct qp_call *call)
 	}
 }
 
-void enter_error(struct qp_call *call)
+APART void enter_error(struct qp_call *call)
 {
 	struct qp *qp = call->qp;
 

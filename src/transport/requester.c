@@ -16,6 +16,7 @@
  */
 #include <assert.h>
 
+#include "base/inline.h"
 #include "transport/congestion.h"
 #include "transport/credits.h"
 #include "transport/execute.h"
@@ -110,7 +111,7 @@ void requester_go_back(struct qp_call *call)
 	count(call, COUNTER_RETRANSMIT);
 }
 
-void requester_lost(struct qp_call *call)
+APART void requester_lost(struct qp_call *call)
 {
 	struct requester *requester = &call->qp->requester;
 

@@ -156,7 +156,7 @@ static bool responder_first_is_wrong(struct qp_call *call, const struct packet *
  * checks of responder_check.c that can fail for it. False: nothing was done, for whatever reason, and
  * responder_message() says which.
  */
-static bool responder_send_at_once(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock)
+static FLAT bool responder_send_at_once(struct qp_call *call, const struct packet *packet) REQUIRES(call->qp->lock)
 {
 	struct qp *qp = call->qp;
 	struct responder *responder = &qp->responder;

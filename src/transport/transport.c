@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/inline.h"
 #include "object/tag_list.h"
 #include "transport/ack_hold.h"
 #include "transport/ah_path.h"
@@ -81,24 +82,38 @@ bool transport_ready(const struct qp *qp)
 	return service_of(qp)->ready(qp);
 }
 
+static APART void lost_completion(struct qp_call *call) REQUIRES(call->qp->lock)
+{
+	struct qp *qp = call->qp;
+
+	lock_alias(&qp->lock);
+	qp->requester.completion_lost = false;
+	if (qp->state == IBV_QPS_ERR)
+		return;
+	explain_about("QP_FATAL", OF(QP, qp->number),
+		"qp 0x%06x: its CQ had no room for a completion; this "
+		      "QP is now in error; create the CQ with an entry for every "
+		      "outstanding request, or poll it in time", qp->number);
+	qp_raise(qp, QP_EVENT_FATAL, call->effects);
+	enter_error(call);
+	qp->requester.completion_lost = false;
+}
+
 /* Ends each call: see the file's head. */
 void qp_call_end(struct qp_call *call)
 {
 	struct qp *qp = call->qp;
 
+	lock_alias(&qp->lock);
+	lock_alias(&call->qp->lock);
 	lock_assert_held(&qp->lock);
-	if (qp->requester.completion_lost) {
-		qp->requester.completion_lost = false;
-		if (qp->state != IBV_QPS_ERR) {
-			explain_about("QP_FATAL", OF(QP, qp->number),
-				"qp 0x%06x: its CQ had no room for a completion; this "
-				      "QP is now in error; create the CQ with an entry for every "
-				      "outstanding request, or poll it in time", qp->number);
-			qp_raise(qp, QP_EVENT_FATAL, call->effects);
-			enter_error(call);
-			qp->requester.completion_lost = false;
-		}
-	}
+	if (__builtin_expect(qp->requester.completion_lost, 0))
+		lost_completion(call);
+	transport_received(qp);
+}
+
+void transport_received(struct qp *qp)
+{
 	if (transport_ready(qp))
 		run_queue_add(qp->transport->run_queue, qp);
 }
@@ -124,6 +139,15 @@ void note_established(struct qp_call *call)
 
 enum drop transport_receive(struct qp *qp, const struct packet *packet, const struct rx_info *info,
 			    uint64_t now_ns, struct effects *effects)
+{
+	enum drop why = transport_receive_next(qp, packet, info, now_ns, effects);
+
+	transport_received(qp);
+	return why;
+}
+
+APART enum drop transport_receive_next(struct qp *qp, const struct packet *packet, const struct rx_info *info,
+				 uint64_t now_ns, struct effects *effects)
 {
 	enum drop why = DROP_NONE;
 	struct qp_call call;
@@ -154,7 +178,8 @@ enum drop transport_receive(struct qp *qp, const struct packet *packet, const st
 		drop_explain(why, qp, packet, info->route.source);
 		refusal_note_drop(why, qp, packet, info->refused);
 	}
-	qp_call_end(&call);
+	if (__builtin_expect(qp->requester.completion_lost, 0))
+		lost_completion(&call);
 	return why;
 }
 

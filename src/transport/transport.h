@@ -112,6 +112,11 @@ void transport_unreserve(struct transport_room *room);
 enum drop transport_receive(struct qp *qp, const struct packet *packet, const struct rx_info *info,
 			    uint64_t now_ns, struct effects *effects) REQUIRES(qp->lock);
 
+/* The same of each of several packets, without unlocking the QP; and behind the last. */
+enum drop transport_receive_next(struct qp *qp, const struct packet *packet, const struct rx_info *info,
+				 uint64_t now_ns, struct effects *effects) REQUIRES(qp->lock);
+void transport_received(struct qp *qp) REQUIRES(qp->lock);
+
 /* A frame for a RAW_PACKET QP. */
 struct raw_frame {
 	const struct frame *frame;	/* parsed (ethernet/frame.h) */

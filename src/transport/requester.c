@@ -468,7 +468,6 @@ static void requester_resend(struct transmit *transmit) REQUIRES(transmit->call-
 
 	lock_alias(&call->qp->lock);
 	lock_alias(&qp->lock);
-	lock_alias(&call->qp->lock);
 	/* What is filled is forgotten: PSNs come round again. */
 	if (!repair_is_on(qp)) {
 		repair_stop(qp);

@@ -89,7 +89,7 @@ static void local_receive_packets(void *owner)
 	struct engine *engine = owner;
 
 	lock_assert_held(&engine->progress);
-	rx_poll(engine, clock_now_ns());
+	rx_poll(engine, NULL, clock_now_ns());
 }
 
 static void local_receive_slots(void *owner)
@@ -98,7 +98,7 @@ static void local_receive_slots(void *owner)
 
 	lock_assert_held(&engine->progress);
 	source_set_due(&engine->source.all, &engine->source.slots);
-	rx_poll(engine, clock_now_ns());
+	rx_poll(engine, NULL, clock_now_ns());
 }
 
 static unsigned local_way_changed(void *owner, uint32_t slot)

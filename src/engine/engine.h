@@ -325,7 +325,7 @@ void progress_unlock(struct engine *engine) RELEASES(engine->progress);
 /* ---- receive.c, tx.c ---- */
 
 /* Returns how many packets were received, those for other processes included. */
-unsigned rx_poll(struct engine *engine, uint64_t now_ns) REQUIRES(engine->progress);
+unsigned rx_poll(struct engine *engine, struct cq_poll *poll, uint64_t now_ns) REQUIRES(engine->progress);
 /* All that the fabric's process has brought so far. */
 void rx_drain_fabric(struct engine *engine, uint64_t now_ns) REQUIRES(engine->progress);
 /* The header fields of that segment that the ICRC covers, as this sender writes them. */

@@ -149,7 +149,7 @@ static uint32_t expected(void)
 static void poll_at(uint64_t now_ns)
 {
 	lock_acquire(&engine->progress);
-	rx_poll(engine, now_ns);
+	rx_poll(engine, NULL, now_ns);
 	progress_unlock(engine);
 }
 

@@ -108,7 +108,7 @@ void port_settle(struct engine *engine)
 	       (now_ns = clock_now_ns()) < until_ns) {
 		port_group_tick(engine->group, now_ns);
 		source_set_due(&engine->source.all, &engine->source.slots);
-		if (!rx_poll(engine, now_ns))
+		if (!rx_poll(engine, NULL, now_ns))
 			thread_sleep_ns(SETTLE_STEP_NS);
 	}
 	progress_unlock(engine);
@@ -121,7 +121,7 @@ void port_drain(struct engine *engine)
 	lock_acquire(&engine->progress);
 	do
 		engine->rx.udp_looked_ns = 0;	/* beside shared memory the sockets may not be due */
-	while (n++ < DRAINS_MAX && rx_poll(engine, clock_now_ns()));
+	while (n++ < DRAINS_MAX && rx_poll(engine, NULL, clock_now_ns()));
 	injection_flush(engine);
 	progress_unlock(engine);
 }

@@ -35,7 +35,7 @@ void progress_replied(struct engine *engine)
 }
 
 /* *hold: packets to transmit wait for a reply of the application. */
-static unsigned one_round(struct engine *engine, const struct cq_poll *poll, uint64_t now_ns, bool *hold)
+static unsigned one_round(struct engine *engine, struct cq_poll *poll, uint64_t now_ns, bool *hold)
 	REQUIRES(engine->progress)
 {
 	unsigned packets;
@@ -48,7 +48,7 @@ static unsigned one_round(struct engine *engine, const struct cq_poll *poll, uin
 	    atomic_exchange_explicit(&engine->reply.awaited, false, memory_order_relaxed))
 		atomic_store_explicit(&engine->reply.score, policy_reply_missed(score),
 				      memory_order_relaxed);
-	packets = rx_poll(engine, now_ns);
+	packets = rx_poll(engine, poll, now_ns);
 	if (policy_timers_are_due(engine->rx.rounds, packets))
 		timers_expire(engine, now_ns);
 	*hold = expects_reply(engine, poll);
@@ -89,7 +89,7 @@ static bool may_be_brief(struct engine *engine, unsigned messages) REQUIRES(engi
 }
 
 /* All that is not brief. */
-static FLAT APART void progress_whole(struct engine *engine, const struct cq_poll *poll, unsigned *packets,
+static FLAT APART void progress_whole(struct engine *engine, struct cq_poll *poll, unsigned *packets,
 				      bool *hold)
 	REQUIRES(engine->progress)
 {

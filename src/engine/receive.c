@@ -28,7 +28,8 @@
 #define HELD_MAX	1024u	/* packets that were held back, in a round */
 
 /* Field by field: zeroing all effects would cost more than most rounds. */
-static void rx_init_receiver(struct receiver *receiver, struct engine *engine, uint64_t now_ns)
+static void rx_init_receiver(struct receiver *receiver, struct engine *engine, struct cq_poll *poll,
+			     uint64_t now_ns)
 {
 	receiver->engine = engine;
 	receiver->now_ns = now_ns;
@@ -38,6 +39,7 @@ static void rx_init_receiver(struct receiver *receiver, struct engine *engine, u
 	receiver->deny_receive = false;
 	receiver->traced = NULL;
 	effects_init(&receiver->effects);
+	receiver->effects.poll = poll;
 }
 
 static void receive_link(struct receiver *receiver, struct link *link);
@@ -307,7 +309,7 @@ void receive_from_fabric(struct engine *engine, struct link *link)
 
 /* ---- a round ---- */
 
-unsigned rx_poll(struct engine *engine, uint64_t now_ns)
+unsigned rx_poll(struct engine *engine, struct cq_poll *poll, uint64_t now_ns)
 {
 	unsigned slots_every = SLOTS_SELDOM;
 	struct receiver receiver;
@@ -320,7 +322,7 @@ unsigned rx_poll(struct engine *engine, uint64_t now_ns)
 		engine->rx.slots_busy--;
 		slots_every = SLOTS_OFTEN;
 	}
-	rx_init_receiver(&receiver, engine, now_ns);
+	rx_init_receiver(&receiver, engine, poll, now_ns);
 	sources_receive(&engine->source.all,
 			engine->rx.rounds & (slots_every - 1) ? 0 : engine->source.slots.tag, &receiver);
 	if (receiver.packets && trace_wants(TRACE_FILE))
@@ -335,7 +337,7 @@ void rx_drain_fabric(struct engine *engine, uint64_t now_ns)
 
 	if (!engine->links[ROUTE_IB])
 		return;
-	rx_init_receiver(&receiver, engine, now_ns);
+	rx_init_receiver(&receiver, engine, NULL, now_ns);
 	do {
 		before = receiver.packets;
 		receive_fabric(&receiver);

@@ -91,7 +91,7 @@ static unsigned receive_all(void)
 	unsigned packets;
 
 	lock_acquire(&engine->progress);
-	packets = rx_poll(engine, station->now_ns);
+	packets = rx_poll(engine, NULL, station->now_ns);
 	lock_release(&engine->progress);
 	assert_true(is_free(&station->qp.lock));
 	return packets;

@@ -168,7 +168,7 @@ static FLAT bool responder_send_at_once(struct qp_call *call, const struct packe
 	if (packet->op->code != OPCODE_RC_SEND_ONLY || !qp_is_between_messages(qp) ||
 	    packet->payload_bytes > qp->mtu || call->deny_receive || responder->recv_taken || takes_tags(qp))
 		return false;
-	if (!transport_row_begin(&row, row.qp, NULL))
+	if (!transport_row_begin(&row, row.qp, call->effects->poll))
 		return false;
 	done = transport_row_take(&row, packet->payload, (uint32_t)packet->payload_bytes, packet->solicited);
 	transport_row_end(&row);

@@ -2,6 +2,10 @@
 /* The word of lock_news.h. Until the kernel was asked for a barrier (lock.c), releases make their own. */
 #include "base/lock_news.h"
 
+#ifdef LOCK_NEWS_HERE
+#undef lock_news
+extern _Atomic uint32_t lock_news_here __attribute__((alias("lock_news")));
+#endif
 _Atomic uint32_t lock_news = LOCK_OWN_BARRIER;
 
 void lock_set_counted(bool counted)

@@ -9,6 +9,10 @@
 
 /* 0 mostly. No part of a lock, which its next holder may destroy once that is free. */
 extern _Atomic uint32_t lock_news;
+#ifdef LOCK_NEWS_HERE	/* In the library that has it (meson.build), by a name that needs no table of addresses. */
+extern _Atomic uint32_t lock_news_here __attribute__((visibility("hidden")));
+#define lock_news lock_news_here
+#endif
 
 enum lock_news_bits {
 	LOCK_COUNTED = 1,	/* log_hold() and log_let_go() are called */

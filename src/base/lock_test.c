@@ -1,38 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Locks and conditions: exclusion, sleeping and waking, deadlines. */
-#include "base/lock.h"
+#include "base/lock_test.h"
 
-#include <dlfcn.h>
-#include <errno.h>
-#include <linux/futex.h>
-#include <sched.h>
-#include <stdlib.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
-#define THREADS	4
 #define ROUNDS	50000
-#define MS	1000000u
 
 static struct lock lock = LOCK_INITIALIZER;
 static struct condition condition = CONDITION_INITIALIZER;
 static uint64_t guarded[2];
 static unsigned turns, waiting;
-
-static uint64_t now_ns(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void run_threads(void *(*body)(void *))
 {
@@ -150,40 +125,6 @@ static void all_hear_what_is_said(void **state)
 }
 
 #ifndef CHECK_HELD_LOCKS
-#define WITHOUT "LOCK_TEST_WITHOUT_MEMBARRIER"
-
-static _Atomic unsigned futex_calls, barriers, waked;
-static _Atomic bool is_forbidden;	/* membarrier(2): as by a filter of the program */
-
-/* In place of the C library's, which lock.c would call, in its constructor, too. */
-long syscall(long number, ...)
-{
-	long (*real)(long, ...) = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
-	long argument[6], answer;
-	va_list arguments;
-	unsigned i;
-
-	futex_calls += number == SYS_futex;
-	barriers += number == SYS_membarrier;
-	if (number == SYS_membarrier && (is_forbidden || getenv(WITHOUT))) {
-		errno = EPERM;
-		return -1;
-	}
-	va_start(arguments, number);
-	for (i = 0; i < 6; i++)
-		argument[i] = va_arg(arguments, long);
-	va_end(arguments);
-	answer = real(number, argument[0], argument[1], argument[2], argument[3], argument[4], argument[5]);
-	if (number == SYS_futex && (argument[1] & FUTEX_CMD_MASK) == FUTEX_WAKE && answer > 0)
-		waked += (unsigned)answer;
-	return answer;
-}
-
-static bool somebody_sleeps(void)	/* or is about to */
-{
-	return atomic_load(&lock_news) >= LOCK_SLEEPER;
-}
-
 static void nobody_is_thought_to_sleep_when_all_have_had_the_lock(void **state)
 {
 	assert_false(somebody_sleeps());
@@ -243,8 +184,10 @@ static void a_sleeper_does_not_disturb_other_locks(void **state)
 	pthread_join(thread, NULL);
 }
 
-static void *free_what_is_released(void *lone)
+static void *free_what_is_released(void *argument)
 {
+	struct lock *lone = argument;
+
 	lock_acquire(lone);
 	lock_release(lone);
 	lock_destroy(lone);

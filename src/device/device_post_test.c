@@ -62,7 +62,7 @@ static void a_reply_is_noted_where_one_was_awaited(void **state)
 /* ---- how often the lock is taken ---- */
 
 /* In their place (src/meson.build): of the lock that is watched, how often this thread has taken it. */
-static _Thread_local struct lock *watched;
+static _Thread_local struct owned_lock *watched;
 static _Thread_local bool watched_held;
 static _Thread_local unsigned watched_taken;
 void __real_log_hold(void);
@@ -72,7 +72,7 @@ void __wrap_log_let_go(void);
 
 static void watch_lock(void) UNCHECKED_LOCKS
 {
-	struct lock *lock = watched;
+	struct owned_lock *lock = watched;
 	bool held;
 
 	watched = NULL;		/* it is taken and released here, too */
@@ -95,6 +95,28 @@ void __wrap_log_let_go(void)
 	if (watched)
 		watch_lock();
 }
+
+#ifndef CHECK_HELD_LOCKS
+/* They count for themselves, and may be in one object with what counts. */
+void __real_owned_acquire_slowly(struct owned_lock *lock);
+void __real_owned_released(struct owned_lock *lock);
+void __wrap_owned_acquire_slowly(struct owned_lock *lock);
+void __wrap_owned_released(struct owned_lock *lock);
+
+void __wrap_owned_acquire_slowly(struct owned_lock *lock)
+{
+	__real_owned_acquire_slowly(lock);
+	if (watched)
+		watch_lock();
+}
+
+void __wrap_owned_released(struct owned_lock *lock)
+{
+	__real_owned_released(lock);
+	if (watched)
+		watch_lock();
+}
+#endif
 
 static unsigned taken_by_a_post(struct qp *qp, uint64_t wr_id)
 {

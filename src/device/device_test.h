@@ -101,13 +101,8 @@ static inline unsigned fds_open(void)
 	return count;
 }
 
-static inline bool is_free(struct lock *lock) UNCHECKED_LOCKS
-{
-	if (!lock_try(lock))
-		return false;
-	lock_release(lock);
-	return true;
-}
+/* A lock of either kind. */
+#define is_free(lock)	(lock_try(lock) && (lock_release(lock), true))
 
 static inline uint64_t counted(enum counter counter)
 {

@@ -207,7 +207,7 @@ struct engine_sources {
 struct engine {
 	const struct engine_ops *ops;
 	void *owner;
-	struct lock progress;		/* receiving, timers, the run queue's consumer */
+	struct owned_lock progress;		/* receiving, timers, the run queue's consumer */
 	struct counters *counters;
 	struct run_queue run_queue;
 	_Atomic bool run_queue_held;	/* QPs with tx_held wait for room in the link of a fabric */

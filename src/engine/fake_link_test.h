@@ -186,13 +186,8 @@ static inline int station_end(void **state)
 
 /* ---- what the engine did ---- */
 
-static inline bool is_free(struct lock *lock) UNCHECKED_LOCKS
-{
-	if (!lock_try(lock))
-		return false;
-	lock_release(lock);
-	return true;
-}
+/* A lock of either kind. */
+#define is_free(lock)	(lock_try(lock) && (lock_release(lock), true))
 
 /* Was the worker's doorbell rung? It is silent then. */
 static inline bool was_rung(void)

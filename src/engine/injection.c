@@ -195,7 +195,7 @@ void injection_describe(const struct packet *packet, const struct datagram *data
 	what->bytes = packet_bytes(packet->op, packet->payload_bytes);
 	if (!qp)
 		return;
-	lock_assert_held((struct lock *)&qp->lock);
+	lock_assert_held((struct owned_lock *)&qp->lock);
 	what->qp = qp->ordinal;
 	what->own_qpn = qp->number;
 	if (!qp_is(qp, QP_DATAGRAM)) {

@@ -72,7 +72,7 @@ struct local_ops {
 struct local {
 	const struct local_ops *ops;
 	void *owner;
-	struct lock *progress;		/* one thread at a time receives */
+	struct owned_lock *progress;		/* one thread at a time receives */
 	struct counters *counters;
 	struct mr_table *mrs;
 	struct run_queue *run_queue;

@@ -51,7 +51,7 @@ struct cq {
 		struct ibv_cq_ex ibv;	/* begins like struct ibv_cq */
 		void *ibv_slots[CQ_EX_SLOTS];
 	};
-	struct lock lock;
+	struct owned_lock lock;
 	struct completion *ring GUARDED_BY_MEMBER(lock);
 	struct ring_memory memory;	/* of the ring: set before cq_init() */
 	uint32_t size GUARDED_BY_MEMBER(lock);	/* entries; the application sees it as cqe */
@@ -143,7 +143,7 @@ static inline bool cq_is_armed(const struct cq *cq)
 }
 
 /* Is there room for one more completion? None follows the one that was lost. */
-static inline bool cq_has_room(const struct cq *cq) REQUIRES(cq->lock)
+static inline __attribute__((always_inline)) bool cq_has_room(const struct cq *cq) REQUIRES(cq->lock)
 {
 	/* Acquire pairs with the release of a consumer without the lock: its reads of the slot are over. */
 	return !cq->overflowed &&

@@ -56,7 +56,7 @@ struct qp {
 		struct ibv_qp_ex ibv;	/* begins with struct ibv_qp */
 		void *ibv_slots[QP_EX_SLOTS];
 	};
-	struct lock lock;
+	struct owned_lock lock;
 
 	/* Fixed at creation */
 	struct transport *transport;	/* what all QPs of the process share */

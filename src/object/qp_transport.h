@@ -120,8 +120,8 @@ struct requester {
 
 	/* UC and UD: waiting for room in the flow of that path (transport/flow.h); NULL: not */
 	struct path *blocked;
-	uint32_t blocked_bytes;		/* that it waits for */
 	uint64_t blocked_until_ns;
+	uint32_t blocked_bytes;		/* that it waits for */
 
 	/* Requests that need no packets (transport/direct.h) */
 	bool prefers_direct;		/* they may be carried out directly, once nothing is in flight */
@@ -192,8 +192,8 @@ struct guesses {
  */
 struct responder {
 	uint32_t expected_psn;
-	uint64_t position;		/* expected_psn, but without end */
 	uint32_t msn;			/* messages completed */
+	uint64_t position;		/* expected_psn, but without end */
 	const struct opcode *previous;	/* of the message in progress; NULL: none */
 
 	union {
@@ -210,14 +210,14 @@ struct responder {
 
 	uint32_t message_sequence;	/* of the next message (transport/message.h) ... */
 	uint32_t message_done;		/* ... and bytes of it that were copied */
-
-	struct srq *target;		/* XRC_RECV: that the last request named */
+	bool shortcut;			/* the next message was decided on (local/move/receive.c) */
 
 	/* The receive that a message took; given to the next one if the message was dropped (UC) */
-	struct recv_wqe *recv;
 	bool recv_taken;
 	uint8_t tagged;			/* enum tagged (transport/tags.c): how it was taken */
-	bool shortcut;			/* the next message was decided on (local/move/receive.c) */
+	struct recv_wqe *recv;
+
+	struct srq *target;		/* XRC_RECV: that the last request named */
 	struct guesses wrong_keys;	/* UC: in packets; RC: in messages */
 	struct guesses key_probes;	/* for keys, by a peer inside this host */
 	uint64_t recv_bytes;		/* capacity of its SGEs */
@@ -235,10 +235,9 @@ struct responder {
 	uint32_t unexpected_psn;
 	bool acked;			/* an ACK was sent, the last one for acked_psn */
 	uint32_t acked_psn;
+	uint32_t resource_count;	/* of the ring: few, or an allocation */
+	struct resource *resource;
 	struct echoes *echoes;		/* UC and UD: owed to senders (transport/echo.h) */
-
-	struct resource *resource;	/* a ring of resource_count: few, or an allocation */
-	uint32_t resource_count;
 	struct resource few[RD_ATOMIC_FEW];
 	uint32_t resource_next;		/* number of the next one */
 	uint32_t active_count;		/* whose answer is due ... */

@@ -25,7 +25,7 @@ struct recv_wqe {
 };
 
 struct recv_queue {
-	struct lock lock;
+	struct owned_lock lock;
 	uint8_t *ring GUARDED_BY_MEMBER(lock);
 	struct ring_memory memory;	/* of the ring: set before recv_queue_init() */
 	size_t stride;			/* bytes of a slot; fixed */

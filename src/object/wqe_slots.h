@@ -43,7 +43,7 @@ static inline uint32_t wqe_slots_used(const struct wqe_slots *slots, uint32_t he
 }
 
 /* The completion was polled, or will never be. */
-static inline void wqe_slot_free(const struct wqe_slot *slot)
+static inline __attribute__((always_inline)) void wqe_slot_free(const struct wqe_slot *slot)
 {
 	if (!slot->of)
 		return;

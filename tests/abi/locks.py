@@ -17,7 +17,7 @@ from tap import Tap
 
 UNCHECKED_MAX = 8		# may only go down
 
-LOCK_TYPES = r'(?:struct lock|pthread_mutex_t|pthread_rwlock_t|pthread_spinlock_t)'
+LOCK_TYPES = r'(?:struct (?:owned_)?lock|pthread_mutex_t|pthread_rwlock_t|pthread_spinlock_t)'
 # A declaration that ends in ';', ',' or an initializer: no parameter, no pointer.
 DECLARED = re.compile(r'^[ \t]*(?:static )?%s ((?:\w+(?:\[[^\]]*\])?(?:, )?)+)(?:;| =)' % LOCK_TYPES,
                       re.MULTILINE)

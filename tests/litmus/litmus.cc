@@ -7,6 +7,8 @@
  *	litmus return STORE LOAD	data are read, then a store; a load that sees it, then they are written
  *	litmus sleep FENCE FENCE	each stores, then loads what the other stores: one of them sees the other
  *	litmus verify FENCE FENCE	who has read what was overwritten finds it declared invalid, behind a fence
+ *	litmus claim STORE LOAD		a lock's owner, and who claims it by a barrier in both threads (base/lock.c)
+ *	litmus unbarred STORE LOAD	the same without the owner's half of the barrier
  *
  * Exit status 0: it cannot go wrong; 1: it can, and the history of how is printed.
  */
@@ -111,6 +113,71 @@ struct verify : rl::test_suite<verify, 2> {
 	}
 };
 
+/*
+ * The owner stores inside, without a fence, and looks for a claim; who claims says so and looks at inside. The barrier
+ * interrupts the owner between any two of these, and is a fence there: @at is where.
+ */
+template <bool barred> struct claim : rl::test_suite<claim<barred>, 2> {
+	rl::atomic<int> inside, claimed;
+	rl::var<int> data;
+	HANDLE asked, done;
+	int at;
+
+	void before()
+	{
+		inside($).store(0, rl::mo_relaxed);
+		claimed($).store(0, rl::mo_relaxed);
+		data($) = 0;
+		asked = CreateEvent(0, 0, 0, 0);
+		done = CreateEvent(0, 0, 0, 0);
+		at = rl::rand(4);
+	}
+
+	void after()
+	{
+		CloseHandle(asked);
+		CloseHandle(done);
+	}
+
+	void barrier(int here)
+	{
+		if (here != at)
+			return;
+		WaitForSingleObject(asked, INFINITE);
+		rl::atomic_thread_fence(rl::mo_seq_cst, $);
+		SetEvent(done);
+	}
+
+	void thread(unsigned index)
+	{
+		if (index == 0) {
+			if (barred)
+				barrier(0);
+			inside($).store(1, rl::mo_relaxed);
+			if (barred)
+				barrier(1);
+			bool entered = !claimed($).load(rl::mo_relaxed);
+
+			if (barred)
+				barrier(2);
+			if (entered)
+				data($) = 1;
+			inside($).store(0, first_order);
+			if (barred)
+				barrier(3);
+		} else {
+			claimed($).store(1, rl::mo_relaxed);
+			rl::atomic_thread_fence(rl::mo_seq_cst, $);
+			if (barred) {
+				SetEvent(asked);
+				WaitForSingleObject(done, INFINITE);
+			}
+			if (!inside($).load(second_order))
+				data($) = 2;
+		}
+	}
+};
+
 static rl::memory_order order_of(const char *name)
 {
 	static const struct { const char *name; rl::memory_order order; } rows[] = {
@@ -148,5 +215,9 @@ int main(int argc, char **argv)
 		return run<go_to_sleep>();
 	if (!strcmp(argv[1], "verify"))
 		return run<verify>();
+	if (!strcmp(argv[1], "claim"))
+		return run<claim<true>>();
+	if (!strcmp(argv[1], "unbarred"))
+		return run<claim<false>>();
 	return 2;
 }

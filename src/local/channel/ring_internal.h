@@ -42,6 +42,8 @@
  *	A12	object/cq.c: take_some; object/cq.h	R12
  *	R13	ring_message.c: ring_send_end		A13
  *	A13	ring_message.c: ring_message_take_answer	R13
+ *	R14	base/lock.h: owned_release; base/lock.c	A14
+ *	A14	base/lock.c: owned_claim		R14
  *	F1	ring.c: producer_wake			F2, F8
  *	F2	ring.c: ring_sleep			F1, F9
  *	F3	hazard.h: hazard_begin			F4, F7
@@ -144,7 +146,7 @@ enum asleep { AWAKE, ASLEEP, ASLEEP_FOR_ANSWERS };
  * thread writes it, under the lock.
  */
 struct producer {
-	struct lock lock;
+	struct owned_lock lock;
 	struct channel_side *half;	/* ours */
 	const struct channel_side *theirs;
 	_Atomic uint32_t woken;		/* the peer's sleep that the last bell was for */
@@ -261,7 +263,7 @@ static inline const struct channel_cell *next_cell(const struct consumer *consum
 	return &consumer->half->cell[taken % CHANNEL_CELLS];
 }
 
-static inline bool cell_is_ready(const struct consumer *consumer)
+static inline __attribute__((always_inline)) bool cell_is_ready(const struct consumer *consumer)
 {
 	return atomic_load_explicit(&next_cell(consumer)->sequence, memory_order_acquire) ==	/* A1 */
 		       atomic_load_explicit(&consumer->taken, memory_order_relaxed) + 1 &&

@@ -66,7 +66,7 @@ uint64_t commit_layout(void)
 	/* Sizes and places of all that is read there: other builds have others. */
 	uint64_t layout = sizeof(struct qp);
 
-	layout = layout * 31 + sizeof(struct lock);
+	layout = layout * 31 + sizeof(struct owned_lock);
 	layout = layout * 31 + offsetof(struct qp, state);
 	layout = layout * 31 + offsetof(struct qp, attr);
 	layout = layout * 31 + offsetof(struct qp, rq);
@@ -109,12 +109,15 @@ static bool commit_read(const struct commit *commit, const void *place, void *to
 	return place && !process_memory_read(&commit->peer->memory, &piece, 1, (uintptr_t)place);
 }
 
-static bool is_unlocked(const struct lock *lock)
+static bool is_unlocked(const struct owned_lock *lock)
 {
 #ifdef CHECK_HELD_LOCKS
 	return false;			/* of another library: nothing is known of it */
 #else
-	return atomic_load_explicit(&lock->word, memory_order_relaxed) == LOCK_FREE;
+	uint32_t word = atomic_load_explicit(&lock->word, memory_order_relaxed);
+
+	return word == LOCK_FREE ||
+	       (word == LOCK_BIASED && !atomic_load_explicit(&lock->inside, memory_order_relaxed));
 #endif
 }
 

@@ -52,14 +52,14 @@ class Connections:
 
     # ---- connects a second ----
 
-    def rate(self, topology, tcp, inflight, count, steps=None):
-        """Of connect_rate between two processes."""
+    def rate(self, topology, tcp, inflight, count, steps=None, variables=None):
+        """Of connect_rate between two processes; @variables: theirs besides."""
         tool = os.path.join(self.bench.programs, 'connect_rate')
         command = words(tool, '-T' if tcp else None, '-c', count, '-p', next(lab.PORTS))
-        with topology.server.start(command) as server:
+        with topology.server.start(command, variables) as server:
             wait_until_ready(server)
             command += words('-j', inflight, topology.server.address)
-            with topology.client.start(command) as client:
+            with topology.client.start(command, variables) as client:
                 ended_well(client, 60)
             ended_well(server, 10)
         if steps:

@@ -194,8 +194,9 @@ class Goals:
             f'ib_write_bw -s 65536 -D {FLOW_S}', FLOWS, 'UDP')]
         return sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates))
 
-    def connects(self, topology, tcp):
-        return self.connections.rate(topology, tcp, 64, self.udp.count(4000))
+    def connects(self, topology, tcp, memory='off'):
+        return self.connections.rate(topology, tcp, 64, self.udp.count(4000),
+                                     variables={'VERBATIM_MEMORY': memory})
 
     def alltoall(self, topology, way, size):
         self.middleware.start(topology)
@@ -294,9 +295,9 @@ class Goals:
                                    (f'alltoall-{size}-own', 'shared memory', 'its own shm')):
                 limit = f'the same, {what}', lambda at, s=size, w=way: self.alltoall(at, w, s)
                 out.append(Row(key, f'{work} / {what}', 'lo', US, ours, limit, 1.5, spread=True))
-        for where in 'lo', 'veth':
-            out.append(Row(f'connects-{where}', f'connects a second / TCP, 64 under way, {where}',
-                           where, '/s', ('rdma_cm connects', lambda at: self.connects(at, False)),
+        for key, where, memory in (('lo', 'lo', 'auto'), ('lo-udp', 'lo', 'off'), ('veth', 'veth', 'off')):
+            out.append(Row(f'connects-{key}', f'connects a second / TCP, 64 under way, {key}', where, '/s',
+                           ('rdma_cm connects', lambda at, m=memory: self.connects(at, False, m)),
                            ('TCP connects', lambda at: self.connects(at, True)), 0.8, more=True))
         return out
 

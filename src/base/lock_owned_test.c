@@ -512,25 +512,6 @@ static void without_membarrier_no_lock_is_anybodys(void **state)
 	have_another_thread(gets, &mine);
 }
 
-/* The same from the start, in a process of its own: where a kernel does not have it. */
-static void without_membarrier_it_is_the_same(void **state)
-{
-	int status;
-	pid_t child;
-
-	if (getenv(WITHOUT))
-		return;
-	setenv(WITHOUT, "1", 1);
-	child = fork();
-	if (!child) {
-		execl("/proc/self/exe", "lock_owned_test", NULL);
-		_exit(127);
-	}
-	unsetenv(WITHOUT);
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(status, 0);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {

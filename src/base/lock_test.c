@@ -250,25 +250,6 @@ static void what_is_forbidden_later_loses_no_wake_up(void **state)
 	assert_false(somebody_sleeps());
 }
 
-/* The same from the start, in a process of its own: where a kernel does not have it. */
-static void without_membarrier_it_is_the_same(void **state)
-{
-	int status;
-	pid_t child;
-
-	if (getenv(WITHOUT))
-		return;
-	setenv(WITHOUT, "1", 1);
-	child = fork();
-	if (!child) {
-		execl("/proc/self/exe", "lock_test", NULL);
-		_exit(127);
-	}
-	unsetenv(WITHOUT);
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(status, 0);
-}
-
 static void *wait_once(void *unused)
 {
 	lock_acquire(&lock);

@@ -67,6 +67,25 @@ static inline bool somebody_sleeps(void)	/* or is about to */
 {
 	return atomic_load(&lock_news) >= LOCK_SLEEPER;
 }
+
+/* The same from the start, in a process of its own: where a kernel does not have it. */
+static inline void without_membarrier_it_is_the_same(void **state)
+{
+	int status;
+	pid_t child;
+
+	if (getenv(WITHOUT))
+		return;
+	setenv(WITHOUT, "1", 1);
+	child = fork();
+	if (!child) {
+		execl("/proc/self/exe", "lock_test", NULL);
+		_exit(127);
+	}
+	unsetenv(WITHOUT);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
 #endif
 
 #endif

@@ -359,8 +359,8 @@ static void owned_taken(struct owned_lock *lock)
 }
 
 /*
- * As others do, and again by the thread that had it last: so do threads that share a lock each time, and
- * it is brief. False: not so, and nothing was done, or it was taken and is to be counted (*taken).
+ * The ordinary acquisition, by the thread that had the lock last: short, since a shared lock is taken so
+ * each time. False: there is more to do; *taken says whether it has been taken, and is still to be counted.
  */
 static inline bool owned_hold_again(struct owned_lock *lock, bool *taken)
 {

@@ -161,6 +161,16 @@ static void *take_when_told(void *unused)
 	return NULL;
 }
 
+static pthread_t begin(void *(*start)(void *))
+{
+	pthread_t thread;
+
+	ended = false;
+	stage = 0;
+	assert_int_equal(pthread_create(&thread, NULL, start, NULL), 0);
+	return thread;
+}
+
 /* Another one may own it only when who did has found that it does not any more. */
 static void an_owner_gives_the_lock_up_by_itself(void **state)
 {
@@ -168,9 +178,7 @@ static void an_owner_gives_the_lock_up_by_itself(void **state)
 
 	if (!can_be_owned())
 		return;
-	ended = false;
-	stage = 0;
-	assert_int_equal(pthread_create(&thread, NULL, take_when_told, NULL), 0);
+	thread = begin(take_when_told);
 	take_until_owned(&mine, 100000);
 	atomic_fetch_add(&stage, 1);
 	while (atomic_load(&stage) % 2)
@@ -204,9 +212,7 @@ static void what_its_owner_has_not_given_up_is_nobody_elses(void **state)
 
 	if (!can_be_owned())
 		return;
-	ended = false;
-	stage = 0;
-	assert_int_equal(pthread_create(&thread, NULL, own_and_come_back, NULL), 0);
+	thread = begin(own_and_come_back);
 	while (atomic_load(&stage) != 1)
 		sched_yield();
 	assert_int_equal(take_until_owned(&mine, 1), 0);
@@ -464,9 +470,7 @@ static void a_child_has_the_locks_of_its_parent(void **state) UNCHECKED_LOCKS
 
 	if (!can_be_owned())
 		return;
-	ended = false;
-	stage = 0;
-	assert_int_equal(pthread_create(&thread, NULL, own_and_come_back, NULL), 0);
+	thread = begin(own_and_come_back);
 	while (atomic_load(&stage) != 1)
 		sched_yield();
 	take_until_owned(&others, 100000);
